@@ -1,0 +1,55 @@
+"""Blocks: runs of documents as arrays.
+
+What a format reads and an operator passes on. On the fast path nothing here is
+a Python object per document: a token document is (buffer, start, length).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+@dataclass(frozen=True, slots=True)
+class TokenDocuments:
+    """Token sequences, wherever they lie: in a mapped file or in memory.
+
+    Attributes
+    ----------
+    buffers : tuple of 1-D C-contiguous integer arrays
+        The memory that the documents lie in; each has its own integer dtype.
+    buffer : int32 ``[n]``
+        Which of ``buffers`` a document lies in.
+    start, length : int64 ``[n]``
+        Its first token and its number of tokens there. A length may be 0.
+    """
+
+    buffers: tuple[NDArray[np.integer[Any]], ...]
+    buffer: NDArray[np.int32]
+    start: NDArray[np.int64]
+    length: NDArray[np.int64]
+
+    def __len__(self) -> int:
+        return len(self.length)
+
+    def tokens(self, index: int) -> NDArray[np.integer[Any]]:
+        """Tokens of document ``index``, without a copy."""
+        start = int(self.start[index])
+        return self.buffers[int(self.buffer[index])][start : start + int(self.length[index])]
+
+
+@dataclass(frozen=True, slots=True)
+class RecordDocuments:
+    """Documents as mappings from field name to value, as JSONL has them."""
+
+    records: Sequence[Mapping[str, Any]]
+
+    def __len__(self) -> int:
+        return len(self.records)
+
+
+Documents = TokenDocuments | RecordDocuments
