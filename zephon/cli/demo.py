@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 from rich.console import Console
@@ -18,9 +18,6 @@ from zephon.cli.excerpt import Excerpt, excerpt
 from zephon.cli.failure import require
 from zephon.cli.stream import DemoStream, digest
 from zephon.cli.tally import Tally
-
-if TYPE_CHECKING:
-    from tokenizers import Tokenizer
 
 STATE = "stopped.state"
 
@@ -82,7 +79,7 @@ def _load(
     stream: DemoStream, batches: int, corpora: Corpora, console: Console
 ) -> tuple[Tally, Excerpt | None, float]:
     """Load ``batches`` batches without a stop; also returns an excerpt and the seconds taken."""
-    tokenizer = _tokenizer(corpora)
+    tokenizer = bpe.load(corpora.tokenizer)
     tally = Tally(bos=bpe.token_id(tokenizer, bpe.BOS))
     first = None
     with stream.loader() as loader:
@@ -104,12 +101,6 @@ def _load(
         return tokenizer.decode(ids, skip_special_tokens=False)
 
     return tally, excerpt(first, tally.bos, source_of, decode), seconds
-
-
-def _tokenizer(corpora: Corpora) -> Tokenizer:
-    from tokenizers import Tokenizer
-
-    return Tokenizer.from_file(str(corpora.tokenizer / "tokenizer.json"))
 
 
 def _stop_and_resume(stream: DemoStream, expected: list[str], console: Console) -> None:
