@@ -1,7 +1,6 @@
 import json
 import os
 import random
-import shutil
 import signal
 import subprocess
 import sys
@@ -18,11 +17,6 @@ SMALL = ("--batches", "12", "--batch-size", "2", "--sequence-length", "64")
 
 def flat(text):
     return " ".join(text.split())
-
-
-@pytest.fixture
-def folder(small, tmp_path):
-    return shutil.copytree(small.folder, tmp_path / "demo")
 
 
 def test_the_demo_builds_loads_reports_stops_and_goes_on_exactly(
