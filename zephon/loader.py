@@ -8,8 +8,6 @@ from collections.abc import Callable, Iterator, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from zephon.errors import ConfigError, ConfigTypeError, LifecycleError, StateError
 
 if TYPE_CHECKING:
@@ -234,7 +232,9 @@ class ZephonDataLoader(Iterator["TrainingBatch"]):
             )
         data = state_dict[STATE_KEY]
         if not isinstance(data, bytes):
-            raise StateError(f"Expected {STATE_KEY!r} bytes in the state, got {type(data).__name__}")
+            raise StateError(
+                f"Expected {STATE_KEY!r} bytes in the state, got {type(data).__name__}"
+            )
         if not data:
             if self._restored_checkpoint:
                 raise LifecycleError(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from zephon import state as state_format
@@ -39,8 +39,8 @@ class _Description:
     tokenizer: TextTokenizer | None = None
     pack: PackOptions | None = None
     microbatch_size: int | None = None
-    prefetch: PrefetchOptions = PrefetchOptions()
-    options: StreamOptions = StreamOptions()
+    prefetch: PrefetchOptions = field(default_factory=PrefetchOptions)
+    options: StreamOptions = field(default_factory=StreamOptions)
 
 
 class Pipeline:
@@ -309,7 +309,9 @@ class Pipeline:
 
     def _refuse_while_iterating(self, call: str) -> None:
         if self._stream is not None:
-            raise LifecycleError(f"{call}(...) while the pipeline is being iterated: close() it first")
+            raise LifecycleError(
+                f"{call}(...) while the pipeline is being iterated: close() it first"
+            )
 
 
 class _Iteration(Iterator["SampleBatch"]):

@@ -115,8 +115,9 @@ def rows_from_payloads(
         for i, payload in enumerate(payloads)
     ]
     real = [len(t) - (padding[i] if padding else 0) for i, t in enumerate(tokens)]
-    lengths = [_segment_lengths(payload, i, len(tokens[i]), real[i])
-               for i, payload in enumerate(payloads)]
+    lengths = [
+        _segment_lengths(payload, i, len(tokens[i]), real[i]) for i, payload in enumerate(payloads)
+    ]
     masks = [_loss_mask(payload, i, len(tokens[i])) for i, payload in enumerate(payloads)]
     splits = np.concatenate(([0], np.cumsum([len(x) for x in lengths]))).astype(np.int64)
     length = np.concatenate(lengths) if lengths else np.empty(0, dtype=np.int64)
@@ -146,7 +147,9 @@ def _segment_lengths(
     what = f"positions of payload {index}"
     positions = np.asarray(payload[POSITION_FIELD])
     if positions.shape != (count,):
-        raise ConfigError(f"{what} has shape {positions.shape}, expected ({count},) like the tokens")
+        raise ConfigError(
+            f"{what} has shape {positions.shape}, expected ({count},) like the tokens"
+        )
     return lengths_from_positions(positions[:real], real, what)
 
 

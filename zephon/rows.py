@@ -136,45 +136,6 @@ class Rows:
             Segment, offset in it and value of the first token that is outside
             the vocabulary; every token of every row is looked at.
         """
-        if shift and len(self.length):
-            # A last segment of one token that is only a label adds no boundary.
-            last = self.length[np.maximum(self.splits[1:] - 1, 0)]
-            boundaries = boundaries - ((lengths == self.row_length) & (last == 1))
-        if include_padding:
-            boundaries = boundaries + (lengths < width)
-        out = np.empty((len(self), int(boundaries.max(initial=0)) + 1), dtype=np.int32)
-        longest = np.empty(len(self), dtype=np.int32)
-        collate.row_cu_seqlens(
-            self.length,
-            self.splits,
-            width=width,
-            include_padding=include_padding,
-            fill=fill,
-            out=out,
-            max_seqlen=longest,
-        )
-        return out, longest
-
-    def collate(
-        self,
-        *,
-        shift: bool,
-        ignore_index: int,
-        mask_segment_starts: bool = False,
-        **outputs: NDArray[Any],
-    ) -> tuple[int, int, int] | None:
-        """Fill the ``outputs`` that were asked for, each ``[B, W]``, in one pass.
-
-        ``W`` is ``row_length - 1`` with ``shift``, else ``row_length``. Names:
-        ``input_ids``, ``labels``, ``positions``, ``document_ids`` (int64) and
-        ``padding_mask`` (bool).
-
-        Raises
-        ------
-        DataError
-            A token id is not below the vocabulary size. Every id of every row is
-            looked at.
-        """
         if shift and self.row_length < 2:
             raise ConfigError(
                 f"rows have {self.row_length} token(s): inputs and labels that are shifted against "

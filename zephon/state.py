@@ -231,9 +231,7 @@ def _parse(payload: bytes) -> StreamState:
         draw, token, empty = reader.varint(), reader.varint(), reader.varint()
         cursors.append(LaneCursor(draw, token, empty, reader.take(8) if token else b""))
     reader.finish()
-    return StreamState(
-        json.loads(sections[_OPTIONS]), tuple(sources), delivered, tuple(cursors)
-    )
+    return StreamState(json.loads(sections[_OPTIONS]), tuple(sources), delivered, tuple(cursors))
 
 
 def _sections(payload: bytes) -> Iterator[tuple[int, bytes]]:
@@ -295,9 +293,7 @@ def _name_digest(name: str) -> bytes:
     return hashlib.blake2b(name.encode(), digest_size=8).digest()
 
 
-def _option_differences(
-    path: str, saved: dict[str, Any], now: dict[str, Any]
-) -> Iterator[str]:
+def _option_differences(path: str, saved: dict[str, Any], now: dict[str, Any]) -> Iterator[str]:
     for key in sorted({*saved, *now}):
         name = f"{path}{key}"
         old, new = saved.get(key), now.get(key)

@@ -66,7 +66,10 @@ def test_records_come_in_the_order_asked_for(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("jl_09_truncated_last", "record 3, byte .*: is not valid JSON .*was the writer interrupted"),
+        (
+            "jl_09_truncated_last",
+            "record 3, byte .*: is not valid JSON .*was the writer interrupted",
+        ),
         ("jl_16_array_file", r"record 1.*it begins with '\[': this is a JSON array"),
         ("jl_17_pretty", "record 1.*this is pretty-printed JSON"),
         ("jl_28_bool_line", "record 2, byte .*expected a JSON object, found"),
@@ -135,9 +138,7 @@ def test_the_digest_tells_files_apart(tmp_path: Path) -> None:
     assert first != other
 
 
-def test_without_orjson_the_extra_is_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_orjson_the_extra_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "orjson", None)
     with pytest.raises(ValueError, match="needs the package orjson.*extra 'jsonl'"):
         JsonlShard(write(tmp_path, b"{}\n"))

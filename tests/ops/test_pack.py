@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from oracles import wrap
 from zephon.block import TokenBlock, TokenDocuments
 from zephon.cursor import LaneCursor
-from zephon.errors import ConfigError, ConfigTypeError, StateError
+from zephon.errors import ConfigError, ConfigTypeError, DataError, StateError
 from zephon.ops.pack import PackOptions, WrapPacker
 from zephon.rows import Rows
 
@@ -38,7 +38,7 @@ def packer(
 ) -> WrapPacker:
     cursor = cursor or LaneCursor()
     source = blocks(lengths, size, cursor.draw)
-    return WrapPacker(source, row, cursor, vocab_size=0, names=["memory"])
+    return WrapPacker(source, row, cursor, vocab_size=0, names=["memory"], patience=50)
 
 
 def tokens_of(rows: Rows) -> list[list[int]]:
@@ -59,7 +59,9 @@ def test_wrap_lays_documents_end_to_end(
         want = expected[begin : begin + count]
         assert tokens_of(rows) == [[100 * d + p for d, p in r] for r in want]
         runs = [run for r in want for run in wrap.segments(r)]
-        found = list(zip(rows.row.tolist(), rows.offset.tolist(), rows.length.tolist(), strict=True))
+        found = list(
+            zip(rows.row.tolist(), rows.offset.tolist(), rows.length.tolist(), strict=True)
+        )
         assert found == runs
         assert np.diff(rows.splits).tolist() == [len(wrap.segments(r)) for r in want]
 
@@ -100,6 +102,11 @@ def test_a_changed_open_document_is_refused_by_name() -> None:
     forged = LaneCursor(0, 5, 0, b"\0" * 8)
     with pytest.raises(StateError, match="5 tokens were delivered"):
         packer([7, 7], 5, cursor=forged).take(1)
+
+
+def test_data_without_any_token_is_an_error_and_not_an_endless_search() -> None:
+    with pytest.raises(DataError, match=r"5\d documents in a row have no tokens \(datasets memory"):
+        packer([3] + [0] * 100, 4).take(1)
 
 
 @pytest.mark.parametrize(

@@ -152,7 +152,11 @@ def test_special_tokens_that_nobody_names_are_asked_for(
 @pytest.mark.parametrize(
     ("options", "error", "message"),
     [
-        ({"special_tokens": "all"}, ConfigError, "special_tokens is 'all', expected one of bos_eos"),
+        (
+            {"special_tokens": "all"},
+            ConfigError,
+            "special_tokens is 'all', expected one of bos_eos",
+        ),
         ({"missing_field": "skip"}, ConfigError, "missing_field is 'skip', expected one of error"),
         ({"field": ""}, ConfigError, "field is empty"),
         ({"field": 3}, ConfigTypeError, "field is 3, expected the name"),

@@ -30,7 +30,7 @@ class Dataset:
         Name of its format, ``"memory"`` for one made by :meth:`from_dict`.
     """
 
-    def __init__(self, name: str, format: str, shards: Sequence[Shard]) -> None:  # noqa: A002
+    def __init__(self, name: str, format: str, shards: Sequence[Shard]) -> None:
         if not isinstance(name, str):
             raise ConfigTypeError(f"name is {name!r}, expected a str")
         if not name:
@@ -153,9 +153,7 @@ def _open_again(name: str, files: list[str], fmt: str) -> Dataset:
     return Dataset.from_path(name, files, fmt=fmt)
 
 
-def _interleave(
-    parts: list[Documents], picks: list[NDArray[np.intp]], count: int
-) -> Documents:
+def _interleave(parts: list[Documents], picks: list[NDArray[np.intp]], count: int) -> Documents:
     """One run of ``count`` documents from parts that belong at ``picks``."""
     if all(isinstance(part, RecordDocuments) for part in parts):
         records: list[Any] = [None] * count

@@ -89,9 +89,7 @@ class IndexedFormat(Format):
         return path.with_suffix(".idx") if path.suffix.lower() == ".bin" else path
 
 
-def _document_starts(
-    starts: NDArray[np.int64], bounds: NDArray[np.int64]
-) -> NDArray[np.int64]:
+def _document_starts(starts: NDArray[np.int64], bounds: NDArray[np.int64]) -> NDArray[np.int64]:
     """First token of each document; 0 for one without sequences."""
     padded = np.append(starts, 0)
     return np.where(bounds[1:] > bounds[:-1], padded[bounds[:-1]], 0)

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from zephon.block import TokenBlock, TokenDocuments
 from zephon.cursor import CHECK_TOKENS, LaneCursor, check_tokens
-from zephon.errors import ConfigError, ConfigTypeError, StateError
+from zephon.errors import ConfigError, ConfigTypeError, DataError, StateError
 from zephon.rows import Rows
 
 PackingAlgorithm = Literal["wrap"]
@@ -81,6 +81,9 @@ class WrapPacker:
         Bound for ids, 0 if unknown.
     names : sequence of str
         Names of the datasets, for messages.
+    patience : int
+        How many documents without tokens may follow each other before the data
+        is held to have none: a stream that repeats would search for ever.
     """
 
     def __init__(
@@ -91,11 +94,13 @@ class WrapPacker:
         *,
         vocab_size: int,
         names: Sequence[str],
+        patience: int,
     ) -> None:
         self._blocks = blocks
         self._row_length = row_length
         self._vocab_size = vocab_size
         self._names = names
+        self._patience = patience
         self._block: TokenBlock | None = None
         self._next = 0  # document of the block that comes next
         self._token = cursor.token
@@ -107,11 +112,18 @@ class WrapPacker:
         """The next ``count`` rows and the cursor behind them."""
         missing = count * self._row_length
         pieces: list[_Piece] = []
+        fruitless = self._empty
         while missing:
             piece = self._take_documents(missing)
             if len(piece.index):
                 pieces.append(piece)
                 missing -= piece.total()
+                fruitless = self._empty
+            elif self._empty - fruitless > self._patience:
+                raise DataError(
+                    f"{self._empty - fruitless} documents in a row have no tokens (datasets "
+                    f"{', '.join(self._names)}): is the right field read?"
+                )
         return self._cut(pieces, count), self._here()
 
     def _take_documents(self, limit: int) -> _Piece:
@@ -153,9 +165,9 @@ class WrapPacker:
         delivered = document[max(token - CHECK_TOKENS, 0) : token]
         if len(document) <= token or check_tokens(delivered) != self._cursor.check:
             raise StateError(
-                f"document {int(block.rows[0])} of dataset {self._names[block.sources[0]]!r} is not "
-                f"the one of which {token} tokens were delivered before the state was saved: its "
-                "file, the tokenizer or a function changed. Restore what the state was saved with, "
+                f"document {int(block.rows[0])} of dataset {self._names[block.sources[0]]!r} is "
+                f"not the one of which {token} tokens were delivered before the state was saved: "
+                "its file, the tokenizer or a function changed. Restore what the state was saved with, "
                 "or start a new run"
             )
 

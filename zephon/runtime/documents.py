@@ -52,7 +52,9 @@ class DocumentReader:
             start[where] = np.cumsum(lengths) - lengths
             buffers.append(tokens)
         return TokenBlock(
-            draws.first, draws.sources, draws.rows,
+            draws.first,
+            draws.sources,
+            draws.rows,
             TokenDocuments(tuple(buffers), buffer, start, length),
         )
 
@@ -100,4 +102,3 @@ def read_ahead(
             pending.append(executor.submit(reader.read, order.draws(first, size)))
             first += size
         yield pending.popleft().result()
-

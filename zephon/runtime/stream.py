@@ -105,9 +105,7 @@ class Stream:
             return _lane_batches(self._plan, self._position, None)
         threads = prefetch.parallelism or min(4, len(os.sched_getaffinity(0)))
         self._executor = ThreadPoolExecutor(threads, thread_name_prefix="zephon-read")
-        return Lookahead(
-            _lane_batches(self._plan, self._position, self._executor), BATCHES_AHEAD
-        )
+        return Lookahead(_lane_batches(self._plan, self._position, self._executor), BATCHES_AHEAD)
 
 
 def _lane_batches(
@@ -121,9 +119,7 @@ def _lane_batches(
         if lane not in packers:
             packers[lane] = _open_lane(plan, lane, position.cursors[lane], executor)
         rows, cursor = packers[lane].take(plan.microbatch_size)
-        batch = SampleBatch.from_rows(
-            rows, datasets=plan.work.datasets, lane=lane, number=number
-        )
+        batch = SampleBatch.from_rows(rows, datasets=plan.work.datasets, lane=lane, number=number)
         yield batch, cursor
         number += 1
 
@@ -148,4 +144,5 @@ def _open_lane(
         cursor,
         vocab_size=plan.vocab_size,
         names=[dataset.name for dataset in plan.work.datasets],
+        patience=1000 + 2 * sum(dataset.total() for dataset in plan.work.datasets),
     )
