@@ -7,12 +7,12 @@ them later.
 
 from __future__ import annotations
 
-from typing import cast
+from typing import NamedTuple, cast
 
 import torch
 from torch import Tensor
 
-from zephon._packed_sequences import DocumentRuns, document_runs
+from zephon._packed_sequences import DocumentRuns, check_any_token, check_countable, document_runs
 from zephon._training_batch import TrainingBatch
 from zephon.errors import ConfigError, ConfigTypeError
 from zephon.packing import BatchOutputFormat, check_output_format
@@ -62,9 +62,10 @@ def convert_batch_output(
         )
     ids = batch["attention_document_ids"]  # [B, S]
     runs = document_runs(ids, "attention_document_ids")
+    check_any_token(runs, "attention_document_ids")
     _check_trailing_padding(ids > 0, batch["padding_mask"])
 
-    seq_lens = _length_table(runs, runs.lengths, len(ids))
+    seq_lens = _length_table(runs, len(ids))
     batch["seq_lens"] = seq_lens
     batch["seq_lens_padded"] = _with_row_padding(seq_lens, ids.shape[1])
     batch["qkv_format"] = "thd"
@@ -126,55 +127,62 @@ def pad_documents_for_context_parallel(
         )
     if context_parallel_size == 1:
         return batch
-    multiple = 2 * context_parallel_size
-    old_lens, old_slots = batch["seq_lens"], batch["seq_lens_padded"]  # [B, K]
-    is_used = old_lens != UNUSED_LENGTH
-    slots = torch.where(is_used, (old_lens + multiple - 1) // multiple * multiple, UNUSED_LENGTH)
-    length = int(torch.where(is_used, slots, 0).sum(1).max())
-    rows, old_length = batch["input_ids"].shape
-    if rows * length >= 2**31:
-        raise ConfigError(
-            f"context_parallel_size {context_parallel_size} pads the batch to {rows * length} "
-            "places, expected less than 2**31"
-        )
-    new_slots = _with_row_padding(slots, length)
-
-    # For each new place the old one that it continues, and how far behind it it is.
-    documents = is_used.nonzero()[:, 0]  # [documents], the row of each
-    old_start = _slot_starts(old_slots, is_used) + documents * old_length
-    slot_length, real = new_slots[is_used], old_lens[is_used]
-    document = torch.repeat_interleave(slot_length)  # [B * S'], documents numbered by batch
-    new_start = slot_length.cumsum(0) - slot_length
-    offset = torch.arange(rows * length, device=document.device) - new_start[document]
-    beyond = (offset - (real[document] - 1)).clamp_min(0)  # 0 on tokens
-    source = old_start[document] + offset - beyond
-    is_pad = beyond > 0
-
+    shape = batch["input_ids"].shape
+    layout = _spread(batch["seq_lens"], batch["seq_lens_padded"], shape, 2 * context_parallel_size)
+    new_shape = (shape[0], len(layout.source) // shape[0])
+    is_pad = layout.beyond > 0
     padding = {
         "input_ids": pad_token_id,
         "labels": ignore_index,
         "document_ids": 0,
         "attention_document_ids": 0,
     }
-    padded: dict[str, object] = {"seq_lens": old_lens.clone(), "seq_lens_padded": new_slots}
+    padded: dict[str, object] = {
+        "seq_lens": batch["seq_lens"].clone(),
+        "seq_lens_padded": layout.slots,
+        "padding_mask": is_pad.view(new_shape),
+    }
     for name, value in batch.items():
         if name in padded:
             continue
         if name == "position_ids":
-            positions = cast(Tensor, value).flatten(-2)[..., source] + beyond
-            padded[name] = positions.view(*positions.shape[:-1], rows, length)
-        elif name == "padding_mask":
-            padded[name] = is_pad.view(rows, length)
+            positions = cast(Tensor, value).flatten(-2)[..., layout.source] + layout.beyond
+            padded[name] = positions.view(*positions.shape[:-1], *new_shape)
         elif name in padding:
-            moved = cast(Tensor, value).flatten()[source].masked_fill_(is_pad, padding[name])
-            padded[name] = moved.view(rows, length)
-        elif isinstance(value, Tensor) and value.shape[:2] == (rows, old_length):
+            moved = cast(Tensor, value).flatten()[layout.source]
+            padded[name] = moved.masked_fill_(is_pad, padding[name]).view(new_shape)
+        elif isinstance(value, Tensor) and value.shape[:2] == shape:
             raise ConfigError(
                 f"field {name!r} has a value per token, and nothing says what it is on padding"
             )
         else:
             padded[name] = value
     return cast(TrainingBatch, padded)
+
+
+class _Spread(NamedTuple):
+    """Where the places of a batch ``[B, S']`` come from when its documents are moved apart."""
+
+    slots: Tensor  # [B, K], the new seq_lens_padded
+    source: Tensor  # [B * S'], the old place of a token; for padding that of the token before it
+    beyond: Tensor  # [B * S'], how far behind that token; 0 for the token itself
+
+
+def _spread(lens: Tensor, old_slots: Tensor, shape: tuple[int, ...], multiple: int) -> _Spread:
+    """Round the slot of each document up to a multiple, and all rows to the longest."""
+    is_used = lens != UNUSED_LENGTH  # [B, K]
+    rounded = torch.where(is_used, (lens + multiple - 1) // multiple * multiple, UNUSED_LENGTH)
+    length = int(torch.where(is_used, rounded, 0).sum(1).max())  # S'
+    check_countable(shape[0] * length, "the padded batch")
+    slots = _with_row_padding(rounded, length)
+
+    rows = is_used.nonzero()[:, 0]  # [documents]
+    old_starts = _slot_starts(old_slots, is_used) + rows * shape[1]
+    new_starts = _slot_starts(slots, is_used) + rows * length
+    document = torch.repeat_interleave(slots[is_used])  # [B * S']
+    offset = torch.arange(len(document), device=document.device) - new_starts[document]
+    beyond = (offset - (lens[is_used] - 1)[document]).clamp_min(0)
+    return _Spread(slots, old_starts[document] + offset - beyond, beyond)
 
 
 def _check_trailing_padding(is_member: Tensor, padding_mask: Tensor) -> None:
@@ -199,11 +207,10 @@ def _refuse(is_bad: Tensor, found: str, expected: str) -> None:
         )
 
 
-def _length_table(runs: DocumentRuns, lengths: Tensor, rows: int) -> Tensor:
-    """Lengths ``[documents]`` as a table ``[B, K]``."""
-    most = int(runs.slots.max()) + 1
-    table = lengths.new_full((rows, most), UNUSED_LENGTH)
-    table[runs.rows, runs.slots] = lengths
+def _length_table(runs: DocumentRuns, rows: int) -> Tensor:
+    """Length of each document, as a table ``[B, K]``."""
+    table = runs.lengths.new_full((rows, int(runs.slots.max()) + 1), UNUSED_LENGTH)
+    table[runs.rows, runs.slots] = runs.lengths
     return table
 
 

@@ -10,11 +10,11 @@ import warnings
 from dataclasses import dataclass
 from typing import Literal, Protocol, cast, get_args
 
+from zephon._flat_metadata import flatten_packed_sequence_metadata
 from zephon._packed_sequences import (
     PackedSequenceMetadata,
     build_block_causal_mask,
     build_packed_sequence_metadata,
-    flatten_packed_sequence_metadata,
     get_seqlens_in_batch,
     get_unpad_data,
     is_indexed_packed_mask,
