@@ -1,6 +1,6 @@
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from oracles import packed_sequences as oracle
 
@@ -86,6 +86,7 @@ def test_descending_numbers_are_listed_as_they_stand():
     assert get_seqlens_in_batch(torch.tensor([[5, 5, 5, 2]])).tolist() == [3, 1]
 
 
+@settings(deadline=None)  # the first call into torch takes long
 @given(sequence_masks())
 def test_lengths_indices_and_metadata_are_the_oracles(rows):
     mask = torch.tensor(rows)
@@ -104,6 +105,7 @@ def test_lengths_indices_and_metadata_are_the_oracles(rows):
     assert torch.equal(mask, before)
 
 
+@settings(deadline=None)  # the first call into torch takes long
 @given(sequence_masks())
 def test_metadata_flattens_to_the_gather_indices(rows):
     if not has_token(rows):
@@ -123,6 +125,7 @@ def test_metadata_flattens_to_the_gather_indices(rows):
     assert again[1] is flat[1]
 
 
+@settings(deadline=None)  # the first call into torch takes long
 @given(sequence_masks())
 def test_the_block_causal_mask_is_the_oracles(rows):
     mask = build_block_causal_mask(torch.tensor(rows))
@@ -204,6 +207,7 @@ def test_the_quick_check_refuses_what_the_slow_one_refuses(ids):
         check_document_ids(torch.tensor(ids), "ids")
 
 
+@settings(deadline=None)  # the first call into torch takes long
 @given(
     st.integers(1, 3).flatmap(
         lambda n: st.lists(

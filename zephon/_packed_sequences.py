@@ -65,17 +65,20 @@ def document_runs(mask: Tensor, name: str) -> DocumentRuns:
 
     _check_mask(mask, name)
     flat = mask.flatten()
-    indices = flat.nonzero().squeeze(1)  # [tokens]
+    is_token = flat != 0
+    indices = is_token.nonzero().squeeze(1)  # [tokens]
     ids = flat[indices]
     if ids.dtype != torch.bool and bool((ids < 0).any()):
         raise ConfigError(
             f"{name} holds {int(ids.min())}, expected 0 on padding and document numbers from 1"
         )
-    token_rows = indices // max(mask.shape[1], 1)
+    tokens_in_row = is_token.view(mask.shape).sum(1)  # [B]
+    row_starts = tokens_in_row.cumsum(0) - tokens_in_row
     is_first = torch.ones_like(ids, dtype=torch.bool)
-    is_first[1:] = (ids[1:] != ids[:-1]) | (token_rows[1:] != token_rows[:-1])
+    is_first[1:] = ids[1:] != ids[:-1]
+    is_first[row_starts[tokens_in_row > 0]] = True
     starts = is_first.nonzero().squeeze(1)  # [documents], places in `indices`
-    rows = token_rows[starts]
+    rows = indices[starts] // max(mask.shape[1], 1)
     _check_contiguous(rows, ids[starts], name)
 
     lengths = torch.diff(starts, append=starts.new_tensor([len(ids)]))
