@@ -22,9 +22,7 @@ def lane_counts(weights: list[int], lane: int, lanes: int, t: int) -> list[int]:
     """Documents of every source in the first ``t`` draws of a lane."""
     total = sum(weights)
     phase = Fraction(2 * lane + 1, 2 * lanes)
-    bounds = [
-        floor(Fraction(sum(weights[:j]) * t, total) + phase) for j in range(len(weights) + 1)
-    ]
+    bounds = [floor(Fraction(sum(weights[:j]) * t, total) + phase) for j in range(len(weights) + 1)]
     return [bounds[i + 1] - bounds[i] for i in range(len(weights))]
 
 
@@ -33,7 +31,9 @@ def earliest_due(length: int, windows: list[list[tuple[int, int]]]) -> list[int]
     windows = [list(units) for units in windows]
     sequence = []
     for slot in range(1, length + 1):
-        ready = [(units[0][1], i) for i, units in enumerate(windows) if units and units[0][0] <= slot]
+        ready = [
+            (units[0][1], i) for i, units in enumerate(windows) if units and units[0][0] <= slot
+        ]
         if not ready or min(ready)[0] < slot:
             return None
         source = min(ready)[1]

@@ -45,8 +45,9 @@ class MixtureSpec:
     weights: Mapping[str, float]
 
     def __post_init__(self) -> None:
-        if not isinstance(self.weights, Mapping):
-            kind = type(self.weights).__name__
+        weights: object = self.weights
+        if not isinstance(weights, Mapping):
+            kind = type(weights).__name__
             raise ConfigTypeError(f"weights must be a mapping from name to number, not {kind}")
         if not self.weights:
             raise ConfigError("weights is empty, expected at least one source")
@@ -69,7 +70,9 @@ class MixtureSpec:
         wanted = list(components)
         missing = [name for name in wanted if name not in self.weights]
         if missing:
-            raise ConfigError(f"no weight for {_names(missing)}; weights has {_names(self.weights)}")
+            raise ConfigError(
+                f"no weight for {_names(missing)}; weights has {_names(self.weights)}"
+            )
         unknown = self.weights.keys() - set(wanted)
         if unknown:
             left = {name: self.weights[name] for name in self.weights if name in unknown}
@@ -79,8 +82,10 @@ class MixtureSpec:
         """Weights that sum to 1, in the order of ``components``."""
         wanted = list(components)
         self.validate_for(wanted)
-        total = math.fsum(self.weights[name] for name in wanted)
-        return {name: self.weights[name] / total for name in wanted}
+        largest = max(self.weights.values())  # so that no sum overflows
+        scaled = [self.weights[name] / largest for name in wanted]
+        total = math.fsum(scaled)
+        return {name: share / total for name, share in zip(wanted, scaled, strict=True)}
 
 
 def _check_weight(name: str, weight: object) -> float:

@@ -94,7 +94,7 @@ def cut_units(
         )
     block = _resolve_block(name, shuffle_block_size, documents, int(np.sum(raw_bytes)))
     if isinstance(block, int):
-        first_row = _cut(shards, block)
+        first_row = _cut(shards, min(block, documents))
     elif block == "global" or not (shuffle_shards or shuffle_within_shard):
         first_row = np.array([0, documents], dtype=np.int64)
     else:
@@ -115,7 +115,7 @@ def _resolve_block(
     if size == "auto":
         # Nearest number of documents, in integers so that every machine agrees.
         per_block = (2 * AUTO_BLOCK_BYTES * documents + raw_bytes) // (2 * max(raw_bytes, 1))
-        return min(max(per_block, 1), documents)
+        return max(per_block, 1)
     if size is None or size == "global":
         return size
     if isinstance(size, bool) or not isinstance(size, int):
@@ -123,7 +123,7 @@ def _resolve_block(
         raise ConfigTypeError(f"dataset {name!r}: shuffle_block_size is {size!r}, not {expected}")
     if size < 1:
         raise ConfigError(f"dataset {name!r}: shuffle_block_size is {size}, expected at least 1")
-    return min(size, documents)
+    return size
 
 
 def _cut(shards: NDArray[np.int64], size: int) -> NDArray[np.int64]:
