@@ -390,9 +390,9 @@ def test_options_out_of_range_and_unknown_ones_are_named(
         make().prefetch(-1)
     with pytest.raises(ConfigError, match="parallelism is 0, expected 1 to"):
         make().prefetch(8, 0)
-    stream = make().options(vocab_size=299)
+    stream = make().options(vocab_size=100)
     with pytest.raises(
-        ConfigError, match="vocab_size is 299, but the tokenizer makes ids up to 299"
+        ConfigError, match="vocab_size is 100, but the tokenizer makes ids up to 2"
     ):
         stream.tokenize(tokenizer_folder, field="text")
     stream.options(vocab_size=300).tokenize(tokenizer_folder, field="text")  # nothing was changed
@@ -404,6 +404,13 @@ def test_jsonl_without_a_tokenizer_is_refused_before_anything_is_read(
     source = work(zephon.Dataset.from_path("t", write_jsonl("t.jsonl", ["a"])))
     with pytest.raises(ConfigError, match=r"dataset 't' is JSONL, but .* no tokenize"):
         iter(zephon.Pipeline(source).pack_flat(8).batch(1))
+
+
+def test_a_work_source_that_ends_is_refused_with_the_way_out(
+    sources: list[zephon.Dataset],
+) -> None:
+    with pytest.raises(ConfigError, match="endless ones only: give it exhausted_policy='repeat'"):
+        iter(pipeline(work(*sources, exhausted_policy=None)))
 
 
 def test_records_without_tokens_tell_to_tokenize() -> None:
@@ -419,8 +426,8 @@ def test_records_without_tokens_tell_to_tokenize() -> None:
         ([1.5], "holds float64 values, expected integer"),
         ([[1], [2]], "has 2 dimensions"),
         (np.array([1], np.uint64), "holds uint64 values"),
-        (["a"], "expected integer token ids"),
-        ([None], "expected integer token ids"),
+        (["a"], "holds <U1 values, expected integer token ids"),
+        ([None], "holds object values, expected integer token ids"),
     ],
 )
 def test_tokens_of_other_types_are_refused(value: object, message: str) -> None:

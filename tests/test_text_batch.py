@@ -304,4 +304,16 @@ def test_unknown_names_are_refused_with_the_known_ones():
     with pytest.raises(ConfigError, match="expected one of 'batched', 'thd'"):
         adapt_training_batch(fields, packing_contract=DOCUMENT_IDS, output_format="flat")
     with pytest.raises(ConfigTypeError, match="expected an object with packed_mask_type"):
-        adapt_training_batch(fields, packing_contract=None)
+        adapt_training_batch(fields, packing_contract="block_causal")
+
+
+def test_without_a_contract_nothing_is_built_for_attention():
+    fields = collate([[3, 2]], 6)
+    batch = adapt_training_batch(fields, packing_contract=None)
+    assert set(batch) == set(fields)
+    joined = adapt_training_batch(
+        fields, packing_contract=None, allow_cross_document_attention=True
+    )
+    assert set(joined) == {*fields, "attention_document_ids"}
+    thd = adapt_training_batch(fields, packing_contract=None, output_format="thd")
+    assert {"document_ids", "attention_document_ids", "seq_lens"} <= set(thd)

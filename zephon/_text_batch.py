@@ -12,7 +12,12 @@ from zephon._training_batch import TrainingBatch
 from zephon.attention import adapt_model_inputs, enable_xdoc_attention
 from zephon.errors import ConfigError, ConfigTypeError
 from zephon.output import convert_batch_output
-from zephon.packing import BatchOutputFormat, PackedSequenceContract, check_output_format
+from zephon.packing import (
+    BatchOutputFormat,
+    PackedSequenceContract,
+    PackingContract,
+    check_output_format,
+)
 
 _FIELDS = {
     "input_ids": torch.int64,
@@ -26,7 +31,7 @@ _FIELDS = {
 def adapt_training_batch(
     fields: Mapping[str, Tensor],
     *,
-    packing_contract: PackedSequenceContract,
+    packing_contract: PackedSequenceContract | None,
     allow_cross_document_attention: bool = False,
     output_format: BatchOutputFormat = "batched",
 ) -> TrainingBatch:
@@ -40,8 +45,9 @@ def adapt_training_batch(
         ``[A, B, S]``; padding_mask bool, the others int64. ``attention_document_ids`` where some
         tokens take no part. Other fields ride along. Neither the mapping nor its tensors change,
         but the batch shares those tensors that it takes over.
-    packing_contract : PackedSequenceContract
-        What the model asks for.
+    packing_contract : PackedSequenceContract or None
+        What the model asks for. None: nothing beyond ``document_ids``, so that no
+        mask is built.
     allow_cross_document_attention : bool
         Whether the tokens of a row see those of earlier documents.
     output_format : {"batched", "thd"}
@@ -59,7 +65,10 @@ def adapt_training_batch(
     batch = cast(TrainingBatch, dict(fields))
     if allow_cross_document_attention:
         enable_xdoc_attention(batch)
-    adapt_model_inputs(batch, packing_contract, output_format=output_format)
+    if packing_contract is None and output_format == "batched":
+        return batch
+    contract = packing_contract or PackingContract(return_document_ids=True)
+    adapt_model_inputs(batch, contract, output_format=output_format)
     return convert_batch_output(batch, output_format)
 
 

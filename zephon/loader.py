@@ -40,7 +40,8 @@ def convert_text_batch(
     sample_batch : SampleBatch
         Unshifted tokens; it is not changed.
     packing_contract : PackedSequenceContract, optional
-        What the model wants to know of the documents in a row.
+        What the model wants to know of the documents in a row; ``document_ids``
+        and nothing more if None.
     ignore_index : int
         Label of targets that do not count.
     mask_segment_starts : bool

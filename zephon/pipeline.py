@@ -248,6 +248,11 @@ class Pipeline:
                 raise ConfigError(
                     f"dataset {text[0]!r} is JSONL, but the pipeline has no tokenize(...)"
                 )
+        if self.ws.lane(0, said.options.canonical_replicas).length() is not None:
+            raise ConfigError(
+                "the work source ends, and this version of Pipeline iterates endless ones only: "
+                "give it exhausted_policy='repeat' and stop after the steps you want"
+            )
         return StreamPlan(
             work=self.ws,
             tokenizer=said.tokenizer,

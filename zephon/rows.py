@@ -111,7 +111,7 @@ class Rows:
             width=width,
             include_padding=include_padding,
             fill=fill,
-            out=out,
+            cu_seqlens=out,
             max_seqlen=longest,
         )
         return out, longest

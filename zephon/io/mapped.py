@@ -11,6 +11,8 @@ from numpy.typing import NDArray
 
 from zephon.errors import DataError
 
+READ = mmap.ACCESS_READ
+
 
 class MappedFile:
     """Bytes of a file, mapped once.
@@ -24,19 +26,17 @@ class MappedFile:
     def __init__(self, path: Path) -> None:
         self.path = path
         try:
-            self._file = open(path, "rb")  # noqa: SIM115 - held open to notice truncation
+            with open(path, "rb") as file:
+                self.size = os.fstat(file.fileno()).st_size
+                # An empty file cannot be mapped. The map keeps the file open by itself.
+                self._map = mmap.mmap(file.fileno(), 0, access=READ) if self.size else None
         except OSError as error:
-            raise DataError(f"cannot be opened: {error.strerror}", file=path) from error
-        self.size = os.fstat(self._file.fileno()).st_size
-        if self.size == 0:  # an empty file cannot be mapped
-            self._map: mmap.mmap | bytes = b""
-        else:
-            self._map = mmap.mmap(self._file.fileno(), 0, access=mmap.ACCESS_READ)
-        self.data: NDArray[np.uint8] = np.frombuffer(self._map, dtype=np.uint8)
+            raise DataError(f"cannot be read: {error.strerror}", file=path) from error
+        self.data: NDArray[np.uint8] = np.frombuffer(self._map or b"", dtype=np.uint8)
 
     def check_size(self) -> None:
         """Raise if the file has shrunk: reading past its end would kill the process."""
-        size = os.fstat(self._file.fileno()).st_size
+        size = self._map.size() if self._map else 0
         if size < self.size:
             raise DataError(
                 f"had {self.size} bytes when it was opened and has {size} now: it was "
@@ -46,4 +46,4 @@ class MappedFile:
 
     def slice(self, start: int, end: int) -> bytes:
         """Bytes ``start`` to ``end``, copied."""
-        return self._map[start:end]
+        return self._map[start:end] if self._map else b""

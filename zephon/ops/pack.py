@@ -167,8 +167,8 @@ class WrapPacker:
             raise StateError(
                 f"document {int(block.rows[0])} of dataset {self._names[block.sources[0]]!r} is "
                 f"not the one of which {token} tokens were delivered before the state was saved: "
-                "its file, the tokenizer or a function changed. Restore what the state was saved with, "
-                "or start a new run"
+                "its file, the tokenizer or a function changed. Restore what the state was saved "
+                "with, or start a new run"
             )
 
     def _here(self) -> LaneCursor:
