@@ -129,6 +129,8 @@ cdef _Array _borrow(object value, str name, str dtype, frozenset kinds, Py_ssize
         raise TypeError(f"{name} must be {dtype}, got {type(value).__name__}") from error
     array.held = True
     array.kind = (<bytes> array.view.format).decode() if array.view.format != NULL else "B"
+    if array.kind[:1] in ("=", "@"):  # the machine's own byte order; NumPy marks misaligned ones
+        array.kind = array.kind[1:]
     if array.kind not in kinds or (itemsize != 0 and array.view.itemsize != itemsize):
         raise TypeError(f"{name} must be {dtype}, got {array.describe()}")
     fits = array.view.ndim == len(shape)
