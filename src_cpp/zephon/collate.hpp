@@ -44,7 +44,7 @@ struct SourceCheck {
                                         const SegmentSources& sources) noexcept;
 
 struct CollateOptions {
-  std::int64_t row_length;    // L >= 1: tokens per row before the shift
+  std::int64_t row_length;    // L: tokens per row before the shift, 1 <= L <= INT32_MAX
   bool shift;                 // inputs are tokens[:-1], labels tokens[1:]; else inputs are all
   std::int64_t pad_id;        // input id in padding columns
   std::int64_t ignore_index;  // label where there is no target
