@@ -6,10 +6,10 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from oracles import packed_sequences as oracle
-from oracles.collated import collate, row_lengths
 
 import zephon.attention
+from oracles import packed_sequences as oracle
+from oracles.collated import collate, row_lengths
 from zephon._training_batch import TrainingBatch
 from zephon.attention import (
     adapt_model_inputs,

@@ -2,9 +2,9 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from oracles.collated import collate, row_lengths
 from oracles.thd_consumer import UNUSED, consume
-
 from zephon.errors import ConfigError, ConfigTypeError
 from zephon.output import convert_batch_output, pad_documents_for_context_parallel
 

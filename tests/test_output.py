@@ -1,10 +1,10 @@
 import pytest
 import torch
 from hypothesis import given, settings
+
 from oracles import packed_sequences
 from oracles.collated import IGNORED, collate, row_lengths
 from oracles.thd_consumer import UNUSED, consume
-
 from zephon.errors import ConfigError
 from zephon.output import convert_batch_output
 

@@ -2,8 +2,8 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from oracles import packed_sequences as oracle
 
+from oracles import packed_sequences as oracle
 from zephon._packed_sequences import check_document_ids
 from zephon.errors import ConfigError, ConfigTypeError
 from zephon.packing import (

@@ -391,9 +391,7 @@ def test_options_out_of_range_and_unknown_ones_are_named(
     with pytest.raises(ConfigError, match="parallelism is 0, expected 1 to"):
         make().prefetch(8, 0)
     stream = make().options(vocab_size=100)
-    with pytest.raises(
-        ConfigError, match="vocab_size is 100, but the tokenizer makes ids up to 2"
-    ):
+    with pytest.raises(ConfigError, match="vocab_size is 100, but the tokenizer makes ids up to 2"):
         stream.tokenize(tokenizer_folder, field="text")
     stream.options(vocab_size=300).tokenize(tokenizer_folder, field="text")  # nothing was changed
 

@@ -4,10 +4,10 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from oracles.collated import collate, row_lengths
-from oracles.thd_consumer import UNUSED, consume
 from torch.nn.functional import scaled_dot_product_attention
 
+from oracles.collated import collate, row_lengths
+from oracles.thd_consumer import UNUSED, consume
 from zephon._text_batch import adapt_training_batch
 from zephon.errors import ConfigError, ConfigTypeError
 from zephon.packing import PackingContract, flatten_packed_sequence_metadata, get_unpad_data

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
-from oracles.collate import Segment, collate, first_outside
 
+from oracles.collate import Segment, collate, first_outside
 from zephon._native.collate import collate_rows
 
 DTYPES = ("int8", "uint8", "int16", "uint16", "int32", "uint32", "int64")

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
-from oracles.collate import cu_seqlens
 
+from oracles.collate import cu_seqlens
 from zephon._native.collate import row_cu_seqlens
 
 INT32_MAX = 2**31 - 1
