@@ -3,19 +3,38 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from zephon.errors import ConfigError, ConfigTypeError
+from zephon.rows import Rows
 
-if TYPE_CHECKING:
-    from zephon.types import SampleBatch
+
+class Collatable(Protocol):
+    """What is needed of a batch; :class:`zephon.types.SampleBatch` is one."""
+
+    def __len__(self) -> int:
+        """Number of rows."""
+        ...
+
+    @property
+    def ids(self) -> list[tuple[int, int, int]]:
+        """Where each row comes from."""
+        ...
+
+    def rows(self, tokens_field: str = "auto") -> Rows:
+        """The segment table."""
+        ...
+
+    def collate(self, rows: Rows, *, shift: bool, ignore_index: int, **more: Any) -> None:
+        """Fill arrays from the table."""
+        ...
 
 
 def to_training(
-    batch: SampleBatch,
+    batch: Collatable,
     *,
     tokens_field: str = "auto",
     return_labels: bool = False,

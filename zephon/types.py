@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from zephon._training_batch import TrainingBatch
+from zephon.collation import to_training
 from zephon.errors import DataError
 from zephon.records import rows_from_payloads
 from zephon.rows import Rows
@@ -192,8 +193,6 @@ class SampleBatch:
 
     def to_training(self, **options: Any) -> dict[str, Any]:
         """Tensors for training; see :func:`zephon.collation.to_training` for the options."""
-        from zephon.collation import to_training
-
         return to_training(self, **options)
 
     def _sample_id(self, rows: Rows, segment: int) -> tuple[int, int, int]:
