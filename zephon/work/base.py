@@ -47,7 +47,14 @@ class LaneOrder(ABC):
 
     @abstractmethod
     def draws(self, first: int, count: int) -> Draws:
-        """Draws ``first`` to ``first + count - 1`` of this lane."""
+        """Draws ``first`` to ``first + count - 1`` of this lane, fewer where it ends before."""
+
+    @abstractmethod
+    def length(self) -> int | None:
+        """Number of draws of this lane, None if it has no end.
+
+        The lanes of a run differ by at most one.
+        """
 
 
 class WorkSource(ABC):

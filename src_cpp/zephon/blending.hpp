@@ -1,0 +1,26 @@
+// Which dataset each sample of a blend comes from.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+namespace zephon {
+
+// Greedy blend. Step s draws the dataset whose weight * max(s, 1) - count is
+// greatest in double arithmetic (product rounded, then difference rounded; the
+// lowest index wins a tie), writes its index to `ids[s]` and its count to
+// `samples[s]`, and counts it. Weights are used as given, not normalised.
+//
+// ids and samples have one entry per step; counts one per weight, zero on entry
+// and the number of draws on return. weights is not empty, finite, >= 0, and its
+// last index fits Id. Deterministic; nothing is allocated.
+template <typename Id>
+void blend_weighted(std::span<const double> weights, std::span<Id> ids,
+                    std::span<std::int64_t> samples, std::span<std::int64_t> counts) noexcept;
+
+extern template void blend_weighted(std::span<const double>, std::span<std::int16_t>,
+                                    std::span<std::int64_t>, std::span<std::int64_t>) noexcept;
+extern template void blend_weighted(std::span<const double>, std::span<std::int32_t>,
+                                    std::span<std::int64_t>, std::span<std::int64_t>) noexcept;
+
+}  // namespace zephon

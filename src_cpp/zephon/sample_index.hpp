@@ -1,0 +1,58 @@
+// Where each training sample begins in a concatenation of documents.
+//
+// The documents of `documents` (ids into `sizes`, in training order) form one
+// run of tokens. Sample k begins at token k * sequence_length, and spans
+// sequence_length + extra tokens; `extra` (0 or 1) is the token that only the
+// labels see.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+namespace zephon {
+
+struct SampleIndexShape {
+  std::int64_t sequence_length;  // > 1
+  std::int64_t extra;            // 0 or 1
+  std::int64_t samples;          // >= 0
+};
+
+// Samples that `tokens` (> 0) make: floor((tokens - extra) / sequence_length),
+// or its ceiling when the last partial one is kept. Exact for every int64.
+[[nodiscard]] std::int64_t count_samples(std::int64_t tokens, std::int64_t sequence_length,
+                                         std::int64_t extra, bool drop_last) noexcept;
+
+// Whether every value lies in [low, high]. One sequential pass.
+[[nodiscard]] bool all_within(std::span<const std::int32_t> values, std::int32_t low,
+                              std::int32_t high) noexcept;
+
+// Tokens in the given documents. Ids are trusted.
+[[nodiscard]] std::int64_t count_tokens(std::span<const std::int32_t> sizes,
+                                        std::span<const std::int32_t> documents) noexcept;
+
+// Rows 0 to `shape.samples` of the index: (position in `documents`, offset).
+// Row 0 is (0, 0). Row k names the first document in which the first
+// k * sequence_length + extra tokens are complete, and the offset of token
+// k * sequence_length in it; with extra 0 that may be the document's length.
+// If the documents end before the last row is found, the last row is the end of
+// the last document: with extra 1 of the last that is not empty, so that the
+// offset stays a position.
+//
+// `rows` holds 2 * (samples + 1) values. Every id lies in [0, sizes.size()),
+// every size is >= 0, and documents.size() fits Row. Returns the number of
+// tokens in all the documents; the rows are valid only if this is at least
+// (samples - 1) * sequence_length + extra + 1. One gather of a size per
+// document, prefetched; nothing is allocated.
+template <typename Row>
+std::int64_t build_sample_index(std::span<const std::int32_t> sizes,
+                                std::span<const std::int32_t> documents, SampleIndexShape shape,
+                                std::span<Row> rows) noexcept;
+
+extern template std::int64_t build_sample_index(std::span<const std::int32_t>,
+                                                std::span<const std::int32_t>, SampleIndexShape,
+                                                std::span<std::int32_t>) noexcept;
+extern template std::int64_t build_sample_index(std::span<const std::int32_t>,
+                                                std::span<const std::int32_t>, SampleIndexShape,
+                                                std::span<std::int64_t>) noexcept;
+
+}  // namespace zephon
