@@ -4,6 +4,7 @@ import sys
 from pathlib import Path
 
 import pytest
+
 from small_corpora import build_small
 
 README = Path(__file__).parent.parent / "README.md"

@@ -1,8 +1,8 @@
 from pathlib import Path
 
 import pytest
-from small_corpora import TOPICS, build_small, write_library
 
+from small_corpora import TOPICS, build_small, write_library
 from zephon.cli import harvest
 
 

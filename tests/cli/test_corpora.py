@@ -4,13 +4,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from small_corpora import TOPICS
 from tokenizers import Tokenizer
-from zephon.megatron.builder import IndexedDatasetBuilder
 
+from small_corpora import TOPICS
 from zephon.cli import corpora, harvest
 from zephon.cli.corpora import CorporaOptions, build, reuse
 from zephon.errors import ConfigError
+from zephon.megatron.builder import IndexedDatasetBuilder
 
 
 @pytest.fixture
@@ -119,7 +119,7 @@ def test_a_build_that_dies_while_files_are_put_in_place_is_begun_anew(
     real = corpora.os.replace
 
     def replace(source, target):
-        if Path(target).name == "prose.idx":
+        if Path(target) == tmp_path / "out" / "prose.idx":
             raise OSError(28, "No space left on device")
         real(source, target)
 

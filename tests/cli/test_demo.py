@@ -8,8 +8,8 @@ import sysconfig
 from pathlib import Path
 
 import pytest
-import zephon.state
 
+import zephon.state
 from zephon.cli import demo, main
 
 SMALL = ("--batches", "12", "--batch-size", "2", "--sequence-length", "64")

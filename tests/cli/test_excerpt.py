@@ -1,5 +1,4 @@
 from demo_batches import BOS, batch
-
 from zephon.cli.excerpt import excerpt
 
 

@@ -1,6 +1,6 @@
 import pytest
-from small_corpora import TOPICS
 
+from small_corpora import TOPICS
 from zephon.cli import harvest
 from zephon.errors import DataError
 

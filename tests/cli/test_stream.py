@@ -1,6 +1,6 @@
 import torch
-from demo_batches import batch
 
+from demo_batches import batch
 from zephon.cli.stream import digest
 
 

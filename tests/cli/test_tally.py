@@ -1,6 +1,6 @@
 import pytest
-from demo_batches import BOS, Work, batch
 
+from demo_batches import BOS, Work, batch
 from zephon.cli.tally import Tally, document_starts
 
 

@@ -2,8 +2,8 @@ import errno
 import sys
 
 import pytest
-from demo_batches import BOS, Work, batch
 
+from demo_batches import BOS, Work, batch
 from zephon.cli import trace
 from zephon.cli.tally import Tally
 from zephon.errors import ZephonError

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 import random
 import time
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
@@ -18,6 +19,9 @@ from zephon.cli.excerpt import Excerpt, excerpt
 from zephon.cli.failure import require
 from zephon.cli.stream import DemoStream, digest
 from zephon.cli.tally import Tally
+
+if TYPE_CHECKING:
+    from zephon.types import TrainingBatch
 
 STATE = "stopped.state"
 
@@ -81,13 +85,13 @@ def _load(
     """Load ``batches`` batches without a stop; also returns an excerpt and the seconds taken."""
     tokenizer = bpe.load(corpora.tokenizer)
     tally = Tally(bos=bpe.token_id(tokenizer, bpe.BOS))
-    first = None
+    first: TrainingBatch | None = None
     with stream.loader() as loader:
         began = time.perf_counter()
         for _ in track(range(batches), "loading", console=console):
             batch = next(loader)
             if first is None:
-                first = {name: tensor.clone() for name, tensor in batch.items()}
+                first = copy.deepcopy(batch)  # the loader may use its memory again
             tally.add(batch, digest(batch), loader.component_tokens)
         seconds = time.perf_counter() - began
     if first is None:
@@ -113,7 +117,9 @@ def _stop_and_resume(stream: DemoStream, expected: list[str], console: Console) 
     """
     stop = random.Random(stream.seed).randrange(1, len(expected))
     with stream.loader() as loader:
-        before = [digest(next(loader)) for _ in track(range(stop), "again", console=console)]
+        before = [
+            digest(next(loader)) for _ in track(range(stop), "again, to the stop", console=console)
+        ]
         state = loader.state_dict()["zephon"]
     _compare(before, expected[:stop], first=0, console=console)
     path = stream.folder / STATE
