@@ -94,20 +94,17 @@ def test_every_draw_is_less_than_two_documents_off(weights, count, number, data)
     assert np.abs(given_ - share).max() < (1 if held else 2) + 1e-6
 
 
-def test_shares_too_small_for_a_chunk_would_go_back():
-    # Why a chunk is at least ceil(1 / w_min) long: this source would give one back.
-    weights = [4, 4, 1]
-    assert any(
-        (counts(weights, lane, 4, t, t + 4)[1] < 0).any()
-        for lane in range(4)
-        for t in range(0, 400, 4)
-    )
-    length = chunk_length(weights, 4)
-    assert all(
-        (counts(weights, lane, 4, t, t + length)[1] >= 0).all()
-        for lane in range(4)
-        for t in range(0, 400, length)
-    )
+def test_a_chunk_shorter_than_the_rarest_share_would_take_documents_back():
+    # Why a chunk is at least ceil(1 / w_min) draws long.
+    def takes_back(weights, length):
+        return any(
+            (counts(weights, lane, 2, t, t + length)[1] < 0).any()
+            for lane in range(2)
+            for t in range(0, 40 * length, length)
+        )
+
+    assert takes_back([1, 1, 3], 2)
+    assert not takes_back([1, 1, 3], chunk_length([1, 1, 3], 2))
 
 
 def test_no_lane_is_left_out_of_a_small_share():

@@ -53,7 +53,7 @@ def test_a_weight_that_is_none_is_refused_by_name(weight, error, message):
 def test_a_mixture_of_nothing_is_refused():
     with pytest.raises(ConfigError, match="weights is empty"):
         MixtureSpec({})
-    with pytest.raises(ConfigTypeError, match="weights must be a mapping .* not list"):
+    with pytest.raises(ConfigTypeError, match=r"weights must be a mapping .* not list"):
         MixtureSpec([("web", 1)])
     with pytest.raises(ConfigTypeError, match="weights names a source 3"):
         MixtureSpec({3: 1})

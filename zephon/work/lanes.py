@@ -17,8 +17,8 @@ from zephon.work.plan import Piece, Plan
 from zephon.work.source_order import SourceOrder
 
 MAX_LANES = 2**16
-LAST_DRAW = 2**46
-"""Draws of a lane that may be asked for: 2**62 for the whole of 2**16 lanes."""
+LAST_DRAW = 2**45
+"""Draws of a lane that may be asked for: 2**61 for the whole of 2**16 lanes."""
 
 
 class PlannedLane(LaneOrder):
@@ -154,6 +154,6 @@ def check_lane(lane: int, lanes: int) -> None:
 def _check_range(first: int, count: int) -> int:
     if first < 0 or count < 0 or first + count > LAST_DRAW:
         raise ConfigError(
-            f"draws {first} to {first + count - 1} are asked for, expected some of 0 to 2**46 - 1"
+            f"draws {first} to {first + count - 1} are asked for, expected some of 0 to 2**45 - 1"
         )
     return first + count
