@@ -9,10 +9,11 @@
 
 namespace zephon {
 
-// Subset of [0, size), empty at first. One bit per integer, and above it one per
-// word of 64 bits that has any set, up to a single word: size / 63 bits in all,
-// and each call touches at most one word, or two, of each of the log64(size)
-// levels. Arguments are trusted to be below `size`, which is 1 to 2^30.
+// Subset of [0, size), empty at first. One bit per integer, above it one bit per
+// word of 64 that has any set, and so on up to a single word: size * 64 / 63 bits
+// in all. A call reads or writes at most two words on each of these levels, of
+// which there are log64(size). Arguments are trusted to be below `size`, which is
+// 1 to 2^30.
 class IntegerSet {
  public:
   static constexpr std::size_t none = static_cast<std::size_t>(-1);

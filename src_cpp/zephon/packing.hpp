@@ -52,9 +52,10 @@ enum class Fit : std::uint8_t {
 // row_length <= kMaxWindowRowLength. Writes `document` [n], the documents row
 // by row and in a row as they were placed, and the first rows + 1 of `splits`
 // [n + 1]; returns the rows. No more than 2 * floor(tokens / row_length) + 2 of
-// them, plus n / max_segments. O(log rows) per document for the first fit; for
-// the best one a handful of words plus O(log) in the rows of equal room. Memory:
-// 28 bytes per document and 4.1 per token of a row at most.
+// them, plus n / max_segments. O(log rows) per document for the first fit;
+// for the best one a handful of words and an amortised O(log) in the rows of equal
+// room. Memory: at most 40 bytes per document, and for the best fit 4.2 per token of
+// a row.
 std::int64_t pack_decreasing(std::span<const std::int64_t> length, RowLimits limits, Fit fit,
                              std::span<std::int64_t> document, std::span<std::int64_t> splits);
 
