@@ -201,26 +201,23 @@ def ending_plan(
             break
         active = np.where(left > 0, weight, 0)
         sum_active = int(active.sum())
-        # Draws after which each source would be used up, and the first of them.
+        # Draws after which each source would be used up, and whole rounds of the
+        # lanes before the first of them.
         reach, _ = _scale(left[ending], sum_active, active[ending])
         draws = int(reach.min())
         draws -= draws % lanes
-        if draws == 0:
-            # What the next round of the lanes would use up cannot be shared out evenly.
-            reach, _ = _scale(left[ending] - 1, sum_active, active[ending])
-            few = ending[reach < lanes]
-            stopped = few[stopping[few]]
-            if len(stopped) > 0:
-                few = stopped
-            crumbs[few] = left[few]
-            left[few] = 0
-            if len(stopped) > 0:
-                return builder.finish(crumbs)
-            continue
-        taken = _largest_remainder(active, draws)
-        builder.piece(taken, ends=True)
-        left[finite] -= taken[finite]
-        if (stopping & finite & (left == 0) & (taken > 0)).any():
+        if draws > 0:
+            taken = _largest_remainder(active, draws)
+            builder.piece(taken, ends=True)
+            left[finite] -= taken[finite]
+        # What the next round would use up cannot be shared out evenly.
+        ended = ending[(reach < draws + lanes) | (left[ending] == 0)]
+        stopped = ended[stopping[ended]]
+        if len(stopped) > 0:
+            ended = stopped
+        crumbs[ended] = left[ended]
+        left[ended] = 0
+        if len(stopped) > 0:
             return builder.finish(crumbs)
     if finite.all():
         return builder.finish(crumbs)
