@@ -76,7 +76,9 @@ class Rows:
 
     def row(self, row: int) -> tuple[NDArray[np.integer[Any]], ...]:
         """Tokens of one row, segment by segment, without a copy."""
-        return tuple(self.tokens(i) for i in range(int(self.splits[row]), int(self.splits[row + 1])))
+        return tuple(
+            self.tokens(i) for i in range(int(self.splits[row]), int(self.splits[row + 1]))
+        )
 
     def select(self, rows: NDArray[np.integer[Any]] | slice) -> Rows:
         """Some of the rows, in the order given."""

@@ -68,7 +68,7 @@ class Parts:
         splits: NDArray[np.int64],
         **shape: Any,
     ) -> Rows:
-        """Rows of segments: ``length`` tokens from ``offset`` of part ``document``, each ``[m]``."""
+        """Rows of segments, each ``length`` tokens from ``offset`` of part ``document`` (``[m]``)."""
         return Rows(
             buffers=self.buffers,
             buffer=self.buffer[document],
@@ -261,8 +261,16 @@ def _split(parts: Parts, longest: int) -> Parts:
     cut = parts.take(index)
     length = np.minimum(cut.length - inside, longest)
     return Parts(
-        cut.buffers, cut.buffer, cut.start + inside, length, cut.offset + inside,
-        cut.whole, cut.draw, cut.source, cut.row, cut.dropped,
+        cut.buffers,
+        cut.buffer,
+        cut.start + inside,
+        length,
+        cut.offset + inside,
+        cut.whole,
+        cut.draw,
+        cut.source,
+        cut.row,
+        cut.dropped,
     )
 
 

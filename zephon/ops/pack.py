@@ -208,8 +208,11 @@ class WrapPacker(RowSource):
         if parts is not None and left and self._pad_tail:
             n = len(parts)
             tail = parts.rows(
-                np.arange(n), np.zeros(n, dtype=np.int64), parts.length,
-                np.array([0, n]), **self._shape,
+                np.arange(n),
+                np.zeros(n, dtype=np.int64),
+                parts.length,
+                np.array([0, n]),
+                **self._shape,
             )
         self._documents.finish(tail_tokens=0 if tail else left)
         if rows is None:
@@ -368,9 +371,7 @@ def make_packer(
     """The packer of a lane that stands at ``cursor``."""
     if options.algorithm == "wrap":
         return WrapPacker(documents, options, pad_tail=pad_tail, vocab_size=vocab_size)
-    return WindowPacker(
-        documents, options, pad_tail=pad_tail, vocab_size=vocab_size, cursor=cursor
-    )
+    return WindowPacker(documents, options, pad_tail=pad_tail, vocab_size=vocab_size, cursor=cursor)
 
 
 def check_window(window: Rows | None, delivered: int, check: bytes, kind: str) -> None:

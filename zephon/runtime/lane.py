@@ -64,9 +64,7 @@ def _rows(
     plan: LanePlan, lane: int, passes: int, cursor: LaneCursor, executor: Executor | None
 ) -> RowSource:
     # A shuffle window that was begun checks its own rows; what it is made of needs no check.
-    inner = replace(
-        cursor.without_check() if cursor.shuffled else cursor, window=0, shuffled=0
-    )
+    inner = replace(cursor.without_check() if cursor.shuffled else cursor, window=0, shuffled=0)
     documents = DocumentStream(
         _blocks(plan, lane, passes, inner.documents.draw, executor),
         inner.documents,

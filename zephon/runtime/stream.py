@@ -170,13 +170,10 @@ class _Run:
             splits=np.arange(size + 1, dtype=np.int64),
             row_length=plan.pack.max_length,
             pad_token_id=plan.pack.pad_token_id,
-            vocab_size=plan.vocab_size,
         )
         return rows, self._begun[number % plan.lanes]
 
-    def _batch(
-        self, number: int, rows: Rows, cursor: LaneCursor
-    ) -> tuple[SampleBatch, LaneCursor]:
+    def _batch(self, number: int, rows: Rows, cursor: LaneCursor) -> tuple[SampleBatch, LaneCursor]:
         plan = self._plan.lane
         batch = SampleBatch.from_rows(
             rows, datasets=plan.work.datasets, lane=number % plan.lanes, number=number
