@@ -74,7 +74,7 @@ class Rows:
         start = int(self.start[segment])
         return self.buffers[int(self.buffer[segment])][start : start + int(self.length[segment])]
 
-    def row(self, row: int) -> tuple[NDArray[np.integer[Any]], ...]:
+    def row_tokens(self, row: int) -> tuple[NDArray[np.integer[Any]], ...]:
         """Tokens of one row, segment by segment, without a copy."""
         return tuple(
             self.tokens(i) for i in range(int(self.splits[row]), int(self.splits[row + 1]))

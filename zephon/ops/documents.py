@@ -68,7 +68,7 @@ class Parts:
         splits: NDArray[np.int64],
         **shape: Any,
     ) -> Rows:
-        """Rows of segments, each ``length`` tokens from ``offset`` of part ``document`` (``[m]``)."""
+        """Rows of segments (``[m]``), each ``length`` tokens from ``offset`` of a document."""
         return Rows(
             buffers=self.buffers,
             buffer=self.buffer[document],

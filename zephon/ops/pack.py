@@ -267,7 +267,7 @@ class WindowPacker(RowSource):
             return LaneCursor(self._documents.cursor, _evidence=self._documents.evidence())
         if self._given == 0 or self._window is None:
             return LaneCursor(self._begin, _evidence=self._opening)
-        return LaneCursor(self._begin, self._given, _evidence=self._window.row(self._given - 1))
+        return LaneCursor(self._begin, self._given, _evidence=self._window.row_tokens(self._given - 1))
 
     def _resume(self, cursor: LaneCursor) -> None:
         self._window, self._given = self._next_window(), cursor.rows
@@ -379,7 +379,7 @@ def check_window(window: Rows | None, delivered: int, check: bytes, kind: str) -
     fits = window is not None and len(window) >= delivered
     if fits and check:
         assert window is not None
-        fits = check_tokens(window.row(delivered - 1)) == check
+        fits = check_tokens(window.row_tokens(delivered - 1)) == check
     if not fits:
         raise StateError(
             f"the {kind} window that the state stands in (row {delivered} of it) comes out "

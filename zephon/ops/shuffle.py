@@ -86,7 +86,7 @@ class Shuffle(RowSource):
             self._begin,
             window=self._number,
             shuffled=self._given,
-            _evidence=self._window.row(self._given - 1),
+            _evidence=self._window.row_tokens(self._given - 1),
         )
 
     def _next_window(self) -> Rows | None:
