@@ -267,7 +267,8 @@ class WindowPacker(RowSource):
             return LaneCursor(self._documents.cursor, _evidence=self._documents.evidence())
         if self._given == 0 or self._window is None:
             return LaneCursor(self._begin, _evidence=self._opening)
-        return LaneCursor(self._begin, self._given, _evidence=self._window.row_tokens(self._given - 1))
+        last = self._window.row_tokens(self._given - 1)
+        return LaneCursor(self._begin, self._given, _evidence=last)
 
     def _resume(self, cursor: LaneCursor) -> None:
         self._window, self._given = self._next_window(), cursor.rows
