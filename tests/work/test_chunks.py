@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from oracles import lanes as lane_oracle
 from oracles import mixture as oracle
-
 from zephon._native import order as native
 
 lanes = st.sampled_from([1, 2, 3, 4, 8, 16])

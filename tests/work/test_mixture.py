@@ -6,8 +6,8 @@ import pickle
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from oracles import mixture as oracle
 
+from oracles import mixture as oracle
 from zephon.errors import ConfigError, ConfigTypeError
 from zephon.work import MixtureSpec
 from zephon.work.mixture import check_rarest, effective_chunk_size, integer_weights

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
 from oracles import permutation as oracle
 from oracles.units import source_key
-
 from zephon.errors import ConfigError, ConfigTypeError
 from zephon.work.order import derive_key, permute, permute_inverse
 

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from oracles import units as oracle
 
+from oracles import units as oracle
 from zephon.errors import ConfigError, ConfigTypeError
 from zephon.work.source_order import AUTO_BLOCK_BYTES, SourceOrder, cut_units, decode_factor
 
