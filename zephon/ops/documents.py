@@ -128,6 +128,7 @@ class DocumentStream:
         self._names, self._patience = names, patience
         self._loaded = cursor.dropped  # what was left out up to the last block
         self._end = cursor.draw
+        self._finished = False
         self.parts: Parts | None = None
 
     @property
@@ -194,6 +195,9 @@ class DocumentStream:
 
     def finish(self, tail_tokens: int = 0) -> None:
         """Take everything: the lane is at its end, and so many tokens fill no row."""
+        if self._finished:
+            return
+        self._finished = True
         self._cursor = DocumentCursor(self._end, 0, self._loaded + Dropped(tail_tokens=tail_tokens))
         self.parts = None
 

@@ -334,7 +334,9 @@ class WindowPacker(RowSource):
         options = self._options
         cap = options.max_sequences_per_bin or 0
         total = int(lengths.sum())
-        room, most = packing.best_fit_wrap_room(total, len(lengths), options.max_length, cap)
+        room, most = packing.best_fit_wrap_room(
+            total, len(lengths), row_length=options.max_length, max_segments=cap
+        )
         document, offset, length = (np.empty(room, dtype=np.int64) for _ in range(3))
         splits = np.empty(most + 1, dtype=np.int64)
         rows, segments = packing.pack_best_fit_wrap(
