@@ -34,10 +34,20 @@ class PlannedLane(LaneOrder):
         Of the sources that the plan counts.
     lane : int
         0 to ``plan.lanes - 1``.
+    run : int
+        How often a plan with an end was gone through before: each time begins a
+        new pass over every source.
     """
 
-    def __init__(self, plan: Plan, order: SourceOrder, lane: int) -> None:
+    def __init__(self, plan: Plan, order: SourceOrder, lane: int, run: int = 0) -> None:
         check_lane(lane, plan.lanes)
+        self._run = run
+        # [sources]: ordinals that the runs before have used up, whole passes of each source
+        self._used: NDArray[np.int64] | None = None
+        if run:
+            documents = np.array([s.documents for s in order.sources], dtype=np.int64)
+            passes = -(-plan.documents(len(documents)) // documents)
+            self._used = run * passes * documents
         self._plan = plan
         self._order = order
         self._lane = lane
@@ -48,7 +58,7 @@ class PlannedLane(LaneOrder):
         self._lock = threading.Lock()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return PlannedLane, (self._plan, self._order, self._lane)
+        return PlannedLane, (self._plan, self._order, self._lane, self._run)
 
     def length(self) -> int | None:
         """Number of draws of this lane, None if it has no end."""
@@ -60,6 +70,8 @@ class PlannedLane(LaneOrder):
         if self._length is not None:
             end = min(end, self._length)
         sources, ordinals = self._take(first, end)
+        if self._used is not None:
+            ordinals = ordinals + self._used[sources]
         rows, passes = self._order.locate(sources, ordinals)
         return Draws(first, sources, rows, passes)
 

@@ -81,6 +81,13 @@ class Plan:
             draws += piece.draws
         return draws + len(range(lane, len(self.tail_sources), self.lanes))
 
+    def documents(self, sources: int) -> NDArray[np.int64]:
+        """Documents that a plan with an end takes of each of ``sources``, int64 ``[sources]``."""
+        taken = np.bincount(self.tail_sources, minlength=sources).astype(np.int64)
+        for piece in self.pieces:
+            taken[piece.sources] += piece.weights
+        return taken
+
 
 class _Builder:
     """What the sources have given so far, and the pieces that say so."""
