@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from oracles import lanes as oracle
 
+from oracles import lanes as oracle
 from zephon.errors import ConfigError, ConfigTypeError
 from zephon.work.lanes import PlannedLane
 from zephon.work.plan import endless_plan

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from oracles import plan as oracle
 
+from oracles import plan as oracle
 from zephon.errors import ConfigError
 from zephon.work.lanes import PlannedLane
 from zephon.work.plan import MAX_ENDING_SOURCES, ending_plan, endless_plan, passes_plan
