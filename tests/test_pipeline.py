@@ -361,6 +361,18 @@ def test_options_out_of_range_and_unknown_ones_are_named(
         make().options(canonical_replicas=6, dp_degree=4)
     with pytest.raises(ConfigError, match="dp_group_id is 2, expected 0 to 1"):
         make().options(dp_degree=2, dp_group_id=2)
+    with pytest.raises(ConfigError, match="world_size and global_rank belong together"):
+        make().options(world_size=2)
+    with pytest.raises(ConfigError, match="world_size is 1, expected 2 to"):
+        make().options(dp_degree=2, world_size=1, global_rank=0)
+    with pytest.raises(ConfigError, match="global_rank is 2, expected 0 to 1"):
+        make().options(world_size=2, global_rank=2)
+    with pytest.raises(ConfigError, match="aggregate_dir and aggregate_store need a run_id"):
+        make().options(aggregate_dir="x")
+    with pytest.raises(ConfigError, match="are two ways: give one of them"):
+        make().options(aggregate_dir="x", aggregate_store=object(), run_id="r")
+    with pytest.raises(ConfigError, match="aggregate_timeout is 0, expected seconds > 0"):
+        make().options(aggregate_timeout=0)
     with pytest.raises(ConfigError, match="tail is 'keep', expected 'drop', 'pad' or None"):
         make().options(tail="keep")
     with pytest.raises(ConfigError, match="end is 'known', expected 'agree' or 'filler'"):
