@@ -37,6 +37,27 @@ def test_blend_is_that_of_the_definition(weights, size, total):
     assert blend_lists(weights, size) == oracle.weighted(weights, size)
 
 
+@given(
+    st.integers(1, 200),
+    st.sampled_from([1, 3, 1000]),
+    st.integers(0, 2**32 - 1),
+    st.integers(250, 900),
+    st.sampled_from([1.0, 1.0, 0.6, 1.7]),
+)
+def test_blend_of_many_datasets_is_that_of_the_definition(datasets, kinds, seed, size, total):
+    # One, three or many different weights among up to two hundred.
+    random = np.random.default_rng(seed)
+    weights = random.lognormal(0, 2, kinds)[random.integers(0, kinds, datasets)]
+    weights *= total / weights.sum()
+    assert blend_lists(weights, size) == oracle.weighted(weights.tolist(), size)
+
+
+@given(st.integers(1, 60), st.integers(1, 30), st.integers(0, 2**32 - 1))
+def test_exhaustive_blend_of_many_datasets_is_that_of_the_definition(datasets, largest, seed):
+    sizes = np.random.default_rng(seed).integers(1, largest, datasets, endpoint=True).tolist()
+    assert tuple(array.tolist() for array in exhaust(sizes)) == oracle.exhaustive(sizes)
+
+
 @given(st.lists(st.floats(0, 1e308), min_size=1, max_size=5), st.integers(0, 50))
 def test_weights_of_any_finite_size_are_used_as_given(weights, size):
     assert blend_lists(weights, size) == oracle.weighted(weights, size)
