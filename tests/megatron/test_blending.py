@@ -8,6 +8,7 @@ from oracles import blending as oracle
 
 from zephon._native.helpers_cpp import (
     build_blending_indices,
+    build_blending_indices_counted,
     build_blending_indices_int32,
     build_exhaustive_blending_indices,
     build_exhaustive_blending_indices_int32,
@@ -95,6 +96,21 @@ def test_many_datasets_fit_a_32_bit_index():
         result[1][np.argsort(result[0], kind="stable")],
         np.searchsorted(np.sort(result[0]), np.arange(40000)),
     ))  # fmt: skip
+
+
+@given(
+    st.integers(1, 90), st.integers(0, 700), st.integers(0, 2**32 - 1),
+    st.sampled_from([np.int16, np.int32]),
+)  # fmt: skip
+def test_draws_of_each_dataset_are_returned_on_request(datasets, size, seed, dtype):
+    weights = np.random.default_rng(seed).dirichlet(np.ones(datasets))
+    ids = np.zeros(size, dtype)
+    samples = np.zeros(size, np.int64)
+    counts = build_blending_indices_counted(ids, samples, weights, datasets, size, False)
+    np.testing.assert_array_equal(counts, np.bincount(ids, minlength=datasets))
+    expected = blend(weights, size)
+    np.testing.assert_array_equal(ids, expected[0])
+    np.testing.assert_array_equal(samples, expected[1])
 
 
 def test_strided_outputs_are_written_in_place():
