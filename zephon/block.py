@@ -53,3 +53,28 @@ class RecordDocuments:
 
 
 Documents = TokenDocuments | RecordDocuments
+
+
+@dataclass(frozen=True, slots=True)
+class TokenBlock:
+    """Tokenized documents of consecutive draws of one lane.
+
+    Attributes
+    ----------
+    first : int
+        Draw of the first document.
+    sources : int32 ``[n]``
+        Dataset of each document.
+    rows : int64 ``[n]``
+        Its number in that dataset.
+    documents : TokenDocuments
+        Their tokens, ``n`` documents.
+    """
+
+    first: int
+    sources: NDArray[np.int32]
+    rows: NDArray[np.int64]
+    documents: TokenDocuments
+
+    def __len__(self) -> int:
+        return len(self.rows)

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from oracles import sample_index
 
+from oracles import sample_index
 from zephon._native import helpers_cpp
 from zephon.megatron import helpers
 

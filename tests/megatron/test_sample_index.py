@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from oracles import sample_index as oracle
 
+from oracles import sample_index as oracle
 from zephon._native.helpers_cpp import build_sample_idx_int32, build_sample_idx_int64
 from zephon.megatron import helpers
 

@@ -47,7 +47,14 @@ class LaneOrder(ABC):
 
     @abstractmethod
     def draws(self, first: int, count: int) -> Draws:
-        """Draws ``first`` to ``first + count - 1`` of this lane."""
+        """Draws ``first`` to ``first + count - 1`` of this lane, fewer where it ends before."""
+
+    @abstractmethod
+    def length(self) -> int | None:
+        """Number of draws of this lane, None if it has no end.
+
+        The lanes of a run differ by at most one.
+        """
 
 
 class WorkSource(ABC):
@@ -65,8 +72,11 @@ class WorkSource(ABC):
     weights: tuple[int, ...]
 
     @abstractmethod
-    def lane(self, lane: int, lanes: int) -> LaneOrder:
-        """The order of lane ``lane`` of ``lanes``."""
+    def lane(self, lane: int, lanes: int, run: int = 0) -> LaneOrder:
+        """The order of lane ``lane`` of ``lanes``.
+
+        ``run`` counts how often a work source that ends was gone through before.
+        """
 
     @abstractmethod
     def options(self) -> dict[str, Any]:

@@ -1,0 +1,52 @@
+#include "zephon/cu_seqlens.hpp"
+
+#include <algorithm>
+
+namespace zephon {
+namespace {
+
+// Calls `boundary(end)` for every boundary of `row` after the leading 0.
+template <typename Boundary>
+void for_each_boundary(const SegmentTable& table, std::int64_t row, std::int64_t width,
+                       bool include_padding, Boundary boundary) noexcept {
+  std::int64_t at = 0;
+  for (std::int64_t s = table.row_splits[row]; s < table.row_splits[row + 1] && at < width; ++s) {
+    at = std::min(at + table.length[s], width);
+    boundary(at);
+  }
+  if (include_padding && at < width) boundary(width);
+}
+
+}  // namespace
+
+std::int64_t count_boundaries(const SegmentTable& table, std::int64_t width,
+                              bool include_padding) noexcept {
+  std::int64_t most = 0;
+  for (std::int64_t row = 0; row < table.rows; ++row) {
+    std::int64_t count = 1;
+    for_each_boundary(table, row, width, include_padding, [&](std::int64_t) { ++count; });
+    most = std::max(most, count);
+  }
+  return most;
+}
+
+void row_cu_seqlens(const SegmentTable& table, std::int64_t width, bool include_padding,
+                    std::int32_t fill, std::int64_t slots, std::int32_t* cu_seqlens,
+                    std::int32_t* max_seqlen) noexcept {
+  for (std::int64_t row = 0; row < table.rows; ++row) {
+    std::int32_t* next = cu_seqlens + row * slots;
+    std::int32_t* const end = next + slots;
+    std::int32_t last = 0;
+    std::int32_t longest = 0;
+    *next++ = 0;
+    for_each_boundary(table, row, width, include_padding, [&](std::int64_t boundary) {
+      const auto here = static_cast<std::int32_t>(boundary);  // <= width <= INT32_MAX
+      longest = std::max(longest, here - last);
+      *next++ = last = here;
+    });
+    std::fill(next, end, fill);
+    max_seqlen[row] = longest;
+  }
+}
+
+}  // namespace zephon

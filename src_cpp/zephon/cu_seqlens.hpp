@@ -1,0 +1,28 @@
+// Row-local cumulative lengths, as variable-length attention takes them.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "zephon/segments.hpp"
+
+namespace zephon {
+
+// Both functions take a table for which check_rows(table, width + 1) finds no
+// fault, 0 <= width <= INT32_MAX. `width` is the number of input columns: what a
+// row holds beyond it occurs only as a label and adds no boundary.
+
+// The greatest number of boundaries of a row, its leading 0 included; 0 without rows.
+[[nodiscard]] std::int64_t count_boundaries(const SegmentTable& table, std::int64_t width,
+                                            bool include_padding) noexcept;
+
+// Per row: 0, then where each segment ends, clipped to `width`; then `width`
+// itself if `include_padding` and the row does not reach it. Strictly ascending.
+// cu_seqlens [rows, slots], slots >= count_boundaries(...), unused slots = fill.
+// max_seqlen [rows]: the longest of a row's steps, 0 if it has none.
+// One pass over table and outputs; no allocation.
+void row_cu_seqlens(const SegmentTable& table, std::int64_t width, bool include_padding,
+                    std::int32_t fill, std::int64_t slots, std::int32_t* cu_seqlens,
+                    std::int32_t* max_seqlen) noexcept;
+
+}  // namespace zephon

@@ -1,0 +1,7 @@
+"""``python -m zephon.cli`` is the command ``zephon``."""
+
+import sys
+
+from zephon.cli import main
+
+sys.exit(main())

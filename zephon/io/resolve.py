@@ -1,0 +1,125 @@
+"""From what a user names (a file, folder, pattern, prefix or list) to files of one format."""
+
+from __future__ import annotations
+
+import difflib
+import glob
+import os
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from zephon.errors import ConfigError, ConfigTypeError, DataError
+from zephon.io.indexed import IndexedFormat
+from zephon.io.jsonl import JsonlFormat
+from zephon.io.shard import Format
+
+FORMATS: dict[str, Format] = {fmt.name: fmt for fmt in (JsonlFormat(), IndexedFormat())}
+"""The formats by name. Adding one: a file that implements Format, and a line here."""
+
+PathLike = str | os.PathLike[str]
+
+
+def resolve(
+    name: str, path: PathLike | Sequence[PathLike], fmt: str | None
+) -> tuple[Format, list[Path]]:
+    """The format of dataset ``name`` and its files, in a fixed order.
+
+    A folder is searched through all levels in the order of names; hidden files
+    and files of no known kind in it are passed over.
+    """
+    if fmt is not None and fmt not in FORMATS:
+        raise ConfigError(
+            f"dataset {name!r}: unknown format {fmt!r}; known formats: {', '.join(FORMATS)}"
+        )
+    wanted = [FORMATS[fmt]] if fmt else list(FORMATS.values())
+    found: dict[Path, Format] = {}
+    for one in _each_path(name, path):
+        for file in _expand(name, one, wanted):
+            kind = _kind(name, file, wanted)
+            found.setdefault(kind.canonical(file), kind)
+    kinds = {kind.name for kind in found.values()}
+    if len(kinds) > 1:
+        raise DataError(
+            f"dataset {name!r} mixes the formats {', '.join(sorted(kinds))}: make one dataset "
+            "of each, or choose with fmt="
+        )
+    return next(iter(found.values())), list(found)
+
+
+def _each_path(name: str, path: PathLike | Sequence[PathLike]) -> list[Path]:
+    many = [path] if isinstance(path, (str, os.PathLike)) else list(path)
+    if not many:
+        raise ConfigError(f"dataset {name!r}: path is an empty list, expected at least one file")
+    for one in many:
+        if not isinstance(one, (str, os.PathLike)):
+            raise ConfigTypeError(
+                f"dataset {name!r}: path holds a {type(one).__name__}, expected a str or PathLike"
+            )
+        if not os.fspath(one):
+            raise ConfigError(f"dataset {name!r}: path is empty, expected a file or folder")
+    return [Path(one) for one in many]
+
+
+def _expand(name: str, path: Path, wanted: list[Format]) -> list[Path]:
+    if path.is_file():
+        return [path]
+    if path.is_dir():
+        return _search(name, path, wanted)
+    index = path.with_name(path.name + ".idx")
+    if index.exists() or path.with_name(path.name + ".bin").exists():
+        return [index]  # a Megatron prefix; a missing half is reported by the reader
+    if path.suffix.lower() in IndexedFormat.suffixes:
+        return [path]
+    if glob.has_magic(str(path)):
+        matches = sorted(Path(match) for match in glob.glob(str(path), recursive=True))
+        files = [match for match in matches if match.is_file()]
+        if not files:
+            raise DataError(f"dataset {name!r}: no file matches the pattern", file=path)
+        return files
+    raise DataError(f"dataset {name!r}: there is no such file{_similar(path)}", file=path)
+
+
+def _search(name: str, folder: Path, wanted: list[Format]) -> list[Path]:
+    files = [
+        file
+        for file in sorted(folder.rglob("*"))
+        if file.is_file()
+        and not any(part.startswith(".") for part in file.relative_to(folder).parts)
+    ]
+    suffixes = {suffix for fmt in wanted for suffix in fmt.suffixes}
+    known = [file for file in files if file.suffix.lower() in suffixes]
+    if not known:
+        there = ", ".join(file.name for file in files[:5]) or "nothing"
+        more = f" and {len(files) - 5} more" if len(files) > 5 else ""
+        raise DataError(
+            f"dataset {name!r}: the folder holds no file of a known kind. Found: {there}{more}; "
+            f"looked for: {', '.join(sorted(suffixes))}",
+            file=folder,
+        )
+    return known
+
+
+def _kind(name: str, file: Path, wanted: list[Format]) -> Format:
+    for fmt in wanted:
+        if file.suffix.lower() in fmt.suffixes or len(wanted) == 1:
+            return fmt
+    with open(file, "rb") as stream:
+        head = stream.read(4096)
+    for fmt in wanted:
+        if fmt.recognises(file, head):
+            return fmt
+    kinds = ", ".join(f"{fmt.name} ({', '.join(fmt.suffixes)})" for fmt in wanted)
+    raise DataError(
+        f"dataset {name!r}: unknown kind of file (it begins with {head[:8]!r}); "
+        f"known kinds: {kinds}. Name one with fmt= if its suffix is unusual",
+        file=file,
+    )
+
+
+def _similar(path: Path) -> str:
+    try:
+        names: Iterable[str] = os.listdir(path.parent)
+    except OSError:
+        return f"; its folder {path.parent} does not exist either"
+    close = difflib.get_close_matches(path.name, names, n=3)
+    return f"; similar names there: {', '.join(close)}" if close else ""

@@ -1,0 +1,84 @@
+"""What a format has to offer: one opened file, and how to find and open it."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from zephon.block import Documents
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a document comes from; record counts from 1."""
+
+    file: str
+    record: int
+    byte_offset: int | None = None
+
+    def as_kwargs(self) -> dict[str, Any]:
+        """The place as the keyword arguments of :class:`zephon.errors.DataError`."""
+        return {"file": self.file, "record": self.record, "byte_offset": self.byte_offset}
+
+
+class Shard(ABC):
+    """One file, or one table in memory, opened for random access.
+
+    Attributes
+    ----------
+    nbytes : int
+        Size of the data, for choosing how much to read at a time.
+    """
+
+    nbytes: int
+
+    @abstractmethod
+    def __len__(self) -> int:
+        """Number of documents."""
+
+    @abstractmethod
+    def read(self, rows: NDArray[np.int64]) -> Documents:
+        """Documents ``rows`` (int64 ``[n]``, each below ``len(self)``), in that order."""
+
+    @abstractmethod
+    def place(self, row: int) -> Place:
+        """Where document ``row`` stands, for error messages."""
+
+    @abstractmethod
+    def digest(self) -> bytes:
+        """Sixteen bytes that change when the shard's content does."""
+
+
+class Format(ABC):
+    """A kind of file.
+
+    A format is recognised by content where its suffix does not settle it, and
+    opens one path at a time.
+
+    Attributes
+    ----------
+    name : str
+        What ``fmt=`` calls it.
+    suffixes : tuple of str
+        Endings that belong to it, with the dot, in lower case.
+    """
+
+    name: str
+    suffixes: tuple[str, ...]
+
+    @abstractmethod
+    def open(self, path: Path) -> Shard:
+        """Open ``path``; :class:`zephon.errors.DataError` if it cannot be read."""
+
+    def recognises(self, path: Path, head: bytes) -> bool:
+        """Whether a file that begins with ``head`` is of this format."""
+        return path.suffix.lower() in self.suffixes
+
+    def canonical(self, path: Path) -> Path:
+        """The one path that stands for ``path`` where several files make a shard."""
+        return path

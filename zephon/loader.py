@@ -1,0 +1,249 @@
+"""What the trainer holds: batches as tensors, and the state for its checkpoint."""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from zephon.errors import ConfigError, ConfigTypeError, LifecycleError, StateError
+
+if TYPE_CHECKING:
+    from zephon.packing import BatchOutputFormat, PackedSequenceContract
+    from zephon.pipeline import Pipeline
+    from zephon.types import SampleBatch, TrainingBatch
+
+logger = logging.getLogger(__name__)
+
+STATE_KEY = "zephon"
+
+
+def convert_text_batch(
+    sample_batch: SampleBatch,
+    packing_contract: PackedSequenceContract | None = None,
+    ignore_index: int = -100,
+    mask_segment_starts: bool = False,
+    allow_cross_document_attention: bool = False,
+    output_format: BatchOutputFormat = "batched",
+    pad_to_length: int | None = None,
+    pad_token_id: int | None = None,
+) -> TrainingBatch:
+    """Tensors for a language model from a batch of rows.
+
+    With ``B`` rows of ``L`` tokens and ``S = L - 1``: ``input_ids`` are a row
+    without its last token, ``labels`` a row without its first.
+
+    Parameters
+    ----------
+    sample_batch : SampleBatch
+        Unshifted tokens; it is not changed.
+    packing_contract : PackedSequenceContract, optional
+        What the model wants to know of the documents in a row; ``document_ids``
+        and nothing more if None.
+    ignore_index : int
+        Label of targets that do not count.
+    mask_segment_starts : bool
+        Do not learn the first token of a document from the document before it.
+    allow_cross_document_attention : bool
+        Let a document see those before it in its row; positions then run on.
+    output_format : {"batched", "thd"}
+        Masks for batches, or lengths for kernels of variable length.
+    pad_to_length : int, optional
+        For rows that were not packed: unshifted length to pad them to.
+    pad_token_id : int, optional
+        What they are padded with; needed with ``pad_to_length``.
+
+    Returns
+    -------
+    TrainingBatch
+        At least ``input_ids``, ``labels``, ``position_ids`` int64 and
+        ``padding_mask`` bool, all ``[B, S]``.
+
+    Raises
+    ------
+    DataError
+        A token id is outside the vocabulary, or a payload holds no token ids.
+    ConfigError
+        Rows of fewer than two tokens, of different lengths, or longer than
+        ``pad_to_length``; positions that do not restart at 0.
+    """
+    import torch
+
+    from zephon._text_batch import adapt_training_batch
+
+    if pad_to_length is not None and pad_token_id is None:
+        raise ConfigError("pad_to_length needs pad_token_id: what should rows be padded with?")
+    rows = sample_batch.rows(row_length=pad_to_length, pad_token_id=pad_token_id or 0)
+    shape = (len(rows), max(rows.row_length - 1, 0))
+    fields = {
+        name: torch.empty(shape, dtype=torch.int64)
+        for name in ("input_ids", "labels", "position_ids", "document_ids")
+    }
+    fields["padding_mask"] = torch.empty(shape, dtype=torch.bool)
+    sample_batch.collate(
+        rows,
+        shift=True,
+        ignore_index=ignore_index,
+        mask_segment_starts=mask_segment_starts,
+        input_ids=fields["input_ids"].numpy(),
+        labels=fields["labels"].numpy(),
+        positions=fields["position_ids"].numpy(),
+        document_ids=fields["document_ids"].numpy(),
+        padding_mask=fields["padding_mask"].numpy(),
+    )
+    return adapt_training_batch(
+        fields,
+        packing_contract=packing_contract,
+        allow_cross_document_attention=allow_cross_document_attention,
+        output_format=output_format,
+    )
+
+
+class ZephonDataLoader(Iterator["TrainingBatch"]):
+    """Batches of a pipeline, and the state that continues them.
+
+    The pipeline is iterated once, from the first ``next`` on; when it is
+    exhausted it stays so. There is no length.
+
+    Parameters
+    ----------
+    pipeline : Pipeline
+        A complete pipeline that is not being iterated.
+    convert_batch : callable
+        From a SampleBatch to what ``next`` returns.
+
+    Attributes
+    ----------
+    use_distributed_checkpointing : bool
+        True: trainers save the state through torch.distributed.checkpoint.
+    """
+
+    use_distributed_checkpointing = True
+
+    def __init__(
+        self,
+        pipeline: Pipeline,
+        convert_batch: Callable[[SampleBatch], TrainingBatch] = convert_text_batch,
+    ) -> None:
+        if not callable(convert_batch):
+            raise ConfigTypeError(
+                f"convert_batch is a {type(convert_batch).__name__}, expected a callable from "
+                "SampleBatch to a batch"
+            )
+        self._pipeline = pipeline
+        self._convert_batch = convert_batch
+        self._iterator: Iterator[SampleBatch] | None = None
+        self._restored_checkpoint = b""
+        self._component_tokens: Counter[int] = Counter()
+        self._closed = self._exhausted = False
+
+    def __iter__(self) -> ZephonDataLoader:
+        return self
+
+    def __next__(self) -> TrainingBatch:
+        if self._exhausted:
+            raise StopIteration
+        if self._closed:
+            raise LifecycleError(
+                "the loader was closed before its end: make a new one and load the state into it"
+            )
+        try:
+            if self._iterator is None:
+                self._iterator = iter(self._pipeline)
+            sample_batch = next(self._iterator)
+            batch = self._convert_batch(sample_batch)
+        except StopIteration:
+            self._exhausted = True
+            self.close()
+            raise
+        except BaseException:
+            self.close()
+            raise
+        self._component_tokens.update(sample_batch.token_counts())
+        return batch
+
+    def __enter__(self) -> ZephonDataLoader:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    @property
+    def component_tokens(self) -> Mapping[str, int]:
+        """Tokens delivered by this loader, by name of the dataset."""
+        datasets = self._pipeline.ws.datasets
+        return {
+            dataset.name: self._component_tokens[number] for number, dataset in enumerate(datasets)
+        }
+
+    def log_mixture(self) -> None:
+        """Log the shares of tokens delivered so far, beside the shares of documents asked for."""
+        total = sum(self._component_tokens.values()) or 1
+        weights = self._pipeline.ws.weights
+        for number, (name, tokens) in enumerate(self.component_tokens.items()):
+            logger.info(
+                "%s: %.3f%% of documents asked for, %.3f%% of tokens delivered (%d)",
+                name,
+                100 * weights[number] / sum(weights),
+                100 * tokens / total,
+                tokens,
+            )
+
+    def close(self) -> None:
+        """Stop the pipeline's threads. The state stays at hand; may be called again."""
+        self._closed = True
+        self._pipeline.close()
+
+    def state_dict(self) -> dict[str, bytes]:
+        """``{"zephon": bytes}``: the state behind the last batch delivered.
+
+        Empty bytes before the first batch of a fresh loader; the restored bytes
+        before the first batch of a restored one. Neither touches the pipeline.
+        """
+        if self._iterator is None:
+            return {STATE_KEY: self._restored_checkpoint}
+        return {STATE_KEY: self._pipeline.checkpoint()["state"]}
+
+    def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
+        """Continue from a state; nothing is read before the next batch is asked for.
+
+        Raises
+        ------
+        LifecycleError
+            Iteration has begun.
+        StateError
+            The key is missing, its value is not bytes, or they are damaged or of
+            another stream.
+        """
+        if self._iterator is not None:
+            raise LifecycleError(
+                "load_state_dict after iteration has begun: load into a fresh loader"
+            )
+        if STATE_KEY not in state_dict:
+            raise StateError(
+                f"Expected {STATE_KEY!r} bytes in the state, found the keys "
+                f"{', '.join(map(str, state_dict)) or 'none'}"
+            )
+        data = state_dict[STATE_KEY]
+        if not isinstance(data, bytes):
+            raise StateError(
+                f"Expected {STATE_KEY!r} bytes in the state, got {type(data).__name__}"
+            )
+        if not data:
+            if self._restored_checkpoint:
+                raise LifecycleError(
+                    "an empty state for a loader that was restored: make a fresh loader to start "
+                    "from the beginning"
+                )
+            return
+        self._pipeline.restore(data)
+        self._restored_checkpoint = data
+        delivered = sum(self._pipeline.checkpoint()["lane_emitted"].values())
+        logger.info("resumed behind lane-batch %d", delivered)

@@ -1,0 +1,1 @@
+"""Operators of a pipeline, one file each."""

@@ -1,0 +1,217 @@
+"""Packed rows: the segment table that everything in a batch is derived from.
+
+A row is one sequence of ``row_length`` tokens made of segments, each a run of
+one document's tokens, followed by padding if they do not fill it. Positions,
+document ids, masks and cumulative lengths come from the lengths of the
+segments, never from the value of a token.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from zephon._native import collate
+from zephon.errors import ConfigError
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """``B`` rows of segments; ``n`` segments in all.
+
+    Attributes
+    ----------
+    buffers : tuple of 1-D integer arrays
+        Memory that the tokens lie in (a mapped file, an array).
+    buffer : int32 ``[n]``
+        Which buffer a segment lies in.
+    start, length : int64 ``[n]``
+        Its first token there and its number of tokens, at least 1.
+    offset : int64 ``[n]``
+        Tokens of its document before it: 0 where the segment begins its document.
+    source, row : int64 ``[n]``
+        Dataset and document that the segment comes from; -1 if unknown.
+    splits : int64 ``[B + 1]``
+        Row ``b`` is made of segments ``splits[b]`` to ``splits[b + 1] - 1``.
+    row_length : int
+        Tokens per row, before inputs and labels are shifted against each other.
+    pad_token_id : int
+        What stands in the input where a row is padding.
+    vocab_size : int
+        Ids must be below it; 0 if it is not known.
+    loss_masks : tuple of uint8 arrays or None, or None
+        For each buffer: 0 where a token is not to be learned.
+    """
+
+    buffers: tuple[NDArray[np.integer[Any]], ...]
+    buffer: NDArray[np.int32]
+    start: NDArray[np.int64]
+    length: NDArray[np.int64]
+    offset: NDArray[np.int64]
+    source: NDArray[np.int64]
+    row: NDArray[np.int64]
+    splits: NDArray[np.int64]
+    row_length: int
+    pad_token_id: int = 0
+    vocab_size: int = 0
+    loss_masks: tuple[NDArray[np.uint8] | None, ...] | None = None
+
+    def __len__(self) -> int:
+        return len(self.splits) - 1
+
+    def lengths(self) -> NDArray[np.int64]:
+        """Tokens of each row without its padding, int64 ``[B]``."""
+        total = np.concatenate(([0], np.cumsum(self.length)))
+        filled: NDArray[np.int64] = total[self.splits[1:]] - total[self.splits[:-1]]
+        return filled
+
+    def tokens(self, segment: int) -> NDArray[np.integer[Any]]:
+        """Tokens of one segment, without a copy."""
+        start = int(self.start[segment])
+        return self.buffers[int(self.buffer[segment])][start : start + int(self.length[segment])]
+
+    def row_tokens(self, row: int) -> tuple[NDArray[np.integer[Any]], ...]:
+        """Tokens of one row, segment by segment, without a copy."""
+        return tuple(
+            self.tokens(i) for i in range(int(self.splits[row]), int(self.splits[row + 1]))
+        )
+
+    def select(self, rows: NDArray[np.integer[Any]] | slice) -> Rows:
+        """Some of the rows, in the order given."""
+        begin, end = self.splits[:-1][rows], self.splits[1:][rows]
+        count = end - begin  # [rows]: segments of each
+        splits = np.concatenate(([0], np.cumsum(count))).astype(np.int64)
+        index = np.arange(splits[-1]) + np.repeat(begin - splits[:-1], count)
+        return replace(
+            self,
+            buffer=self.buffer[index],
+            start=self.start[index],
+            length=self.length[index],
+            offset=self.offset[index],
+            source=self.source[index],
+            row=self.row[index],
+            splits=splits,
+        )
+
+    def cu_seqlens(
+        self, *, shift: bool, include_padding: bool, fill: int
+    ) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+        """Cumulative lengths of each row's segments, as the shifted inputs see them.
+
+        Parameters
+        ----------
+        shift : bool
+            Rows lose their last token (inputs for labels shifted by one).
+        include_padding : bool
+            Whether trailing padding counts as one more segment.
+        fill : int
+            What stands behind the last boundary of a row.
+
+        Returns
+        -------
+        cu_seqlens : int32 ``[B, K + 1]``
+            First 0, then the end of each segment.
+        max_seqlen : int32 ``[B]``
+            The longest segment of each row.
+        """
+        width = self.row_length - int(shift)
+        boundaries = np.diff(self.splits)
+        lengths = self.lengths()
+        if shift and len(self.length):
+            # A last segment of one token that is only a label adds no boundary.
+            last = self.length[np.maximum(self.splits[1:] - 1, 0)]
+            boundaries = boundaries - ((lengths == self.row_length) & (last == 1))
+        if include_padding:
+            boundaries = boundaries + (lengths < width)
+        out = np.empty((len(self), int(boundaries.max(initial=0)) + 1), dtype=np.int32)
+        longest = np.empty(len(self), dtype=np.int32)
+        collate.row_cu_seqlens(
+            self.length,
+            self.splits,
+            width=width,
+            include_padding=include_padding,
+            fill=fill,
+            cu_seqlens=out,
+            max_seqlen=longest,
+        )
+        return out, longest
+
+    def collate(
+        self,
+        *,
+        shift: bool,
+        ignore_index: int,
+        mask_segment_starts: bool = False,
+        **outputs: NDArray[Any],
+    ) -> tuple[int, int, int] | None:
+        """Fill the ``outputs`` that were asked for, each ``[B, W]``, in one pass.
+
+        ``W`` is ``row_length - 1`` with ``shift``, else ``row_length``. Names:
+        ``input_ids``, ``labels``, ``positions``, ``document_ids`` (int64) and
+        ``padding_mask`` (bool).
+
+        Returns
+        -------
+        tuple of int or None
+            Segment, offset in it and value of the first token that is outside
+            the vocabulary; every token of every row is looked at.
+        """
+        if shift and self.row_length < 2:
+            raise ConfigError(
+                f"rows have {self.row_length} token(s): inputs and labels that are shifted against "
+                "each other need rows of at least 2"
+            )
+        bad: tuple[int, int, int] | None = collate.collate_rows(
+            self.buffers,
+            self.buffer,
+            self.start,
+            self.length,
+            self.splits,
+            row_length=self.row_length,
+            shift=shift,
+            pad_id=self.pad_token_id,
+            ignore_index=ignore_index,
+            vocab_size=self.vocab_size,
+            mask_start=(self.offset == 0).view(np.uint8) if mask_segment_starts else None,
+            loss_mask=self.loss_masks,
+            **outputs,
+        )
+        return bad
+
+
+def concatenate(parts: Sequence[Rows]) -> Rows:
+    """Rows of one shape after each other, without masks."""
+    first = parts[0]
+    if len(parts) == 1:
+        return first
+    buffers: list[NDArray[np.integer[Any]]] = []
+    seen: dict[int, int] = {}  # a window that was cut into several parts gives its buffers once
+    buffer, splits = [], [np.zeros(1, dtype=np.int64)]
+    for part in parts:
+        moved = np.empty(len(part.buffers), dtype=np.int32)
+        for i, array in enumerate(part.buffers):
+            if id(array) not in seen:
+                seen[id(array)] = len(buffers)
+                buffers.append(array)
+            moved[i] = seen[id(array)]
+        buffer.append(moved[part.buffer])
+        splits.append(part.splits[1:] + splits[-1][-1])
+
+    def join(name: str) -> NDArray[np.int64]:
+        return np.concatenate([getattr(part, name) for part in parts])
+
+    return replace(
+        first,
+        buffers=tuple(buffers),
+        buffer=np.concatenate(buffer),
+        start=join("start"),
+        length=join("length"),
+        offset=join("offset"),
+        source=join("source"),
+        row=join("row"),
+        splits=np.concatenate(splits),
+    )

@@ -1,0 +1,7 @@
+"""What to train on and in what order: mixtures, orders, lanes and work sources."""
+
+from zephon.work.base import WorkSource
+from zephon.work.mixture import MixtureSpec
+from zephon.work.static_mixture import StaticMixtureWorkSource
+
+__all__ = ["MixtureSpec", "StaticMixtureWorkSource", "WorkSource"]
