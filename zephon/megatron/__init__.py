@@ -9,13 +9,13 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from zephon.megatron._compile import _HELPER_CACHE_ROOT, compile_helper
+    from zephon.megatron._compile import _HELPER_CACHE_ROOT as _HELPER_CACHE_ROOT
+    from zephon.megatron._compile import compile_helper
     from zephon.megatron.blend import get_blend_from_list
     from zephon.megatron.builder import IndexedDatasetBuilder, optimal_dtype
     from zephon.megatron.indexed import IndexedDataset
 
 __all__ = [
-    "_HELPER_CACHE_ROOT",
     "IndexedDataset",
     "IndexedDatasetBuilder",
     "compile_helper",
