@@ -255,7 +255,7 @@ def test_there_is_no_length_and_the_loader_is_its_own_iterator(
 @pytest.mark.parametrize(
     ("state", "message"),
     [
-        ({}, "Expected 'zephon' bytes in the state, found the keys none"),
+        ({}, r"Expected 'zephon' bytes in the state, found the keys \(there are none"),
         ({"other": b""}, "found the keys other"),
         ({"zephon": "text"}, "Expected 'zephon' bytes in the state, got str"),
         ({"zephon": b"junk and more junk"}, "are not a zephon state"),
@@ -316,5 +316,7 @@ def test_resuming_says_where(
 
 
 def test_what_cannot_convert_is_refused(make: Callable[..., zephon.Pipeline]) -> None:
+    with pytest.raises(ConfigTypeError, match="pipeline is a list, expected a zephon.Pipeline"):
+        ZephonDataLoader([1, 2])  # type: ignore[arg-type]
     with pytest.raises(ConfigTypeError, match="convert_batch is a str, expected a callable"):
         ZephonDataLoader(make(), "convert")  # type: ignore[arg-type]

@@ -256,7 +256,9 @@ def test_a_state_with_other_weights_names_them(sources: list[zephon.Dataset]) ->
     other = zephon.StaticMixtureWorkSource(
         sources, {"short": 1, "long": 1}, chunk_size=16, exhausted_policy="repeat"
     )
-    with pytest.raises(StateError, match="weight of 'short'.*weight of 'long'"):
+    with pytest.raises(
+        StateError, match=r"share of 'short' \(40.0000%, 50.0000%\); share of 'long' \(60"
+    ):
         pipeline(other).restore(state)
 
 
@@ -289,7 +291,7 @@ def test_files_that_changed_under_the_same_name_are_refused(
     state = make(["abc", "def"]).checkpoint()
     with pytest.raises(StateError, match="content of 't': same size, but its files have changed"):
         make(["abc", "dxf"]).restore(state)
-    with pytest.raises(StateError, match="files of 't'"):
+    with pytest.raises(StateError, match=r"'t' bytes \(32, 48\); 't' documents \(2, 3\)"):
         make(["abc", "def", "ghi"]).restore(state)
     make(["abc", "def"]).restore(state)
 

@@ -68,7 +68,9 @@ class Description:
             text = [dataset.name for dataset in work.datasets if dataset.format == "jsonl"]
             if text:
                 raise ConfigError(
-                    f"dataset {text[0]!r} is JSONL, but the pipeline has no tokenize(...)"
+                    f"dataset {text[0]!r} is JSONL, but the pipeline has no tokenize(...): call "
+                    "tokenize(<folder of a tokenizer>, field=<name of the text field>) before "
+                    "pack_flat(...)"
                 )
         options = self.options
         finite = work.lane(0, options.lanes).length() is not None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
@@ -13,6 +14,23 @@ from zephon.block import TokenBlock
 from zephon.cursor import CHECK_TOKENS, DocumentCursor, Dropped, Tokens, check_tokens
 from zephon.errors import DataError, StateError
 from zephon.rows import Rows
+
+logger = logging.getLogger(__name__)
+
+
+class _Once:
+    """Something that is said once per process."""
+
+    def __init__(self) -> None:
+        self.said = False
+
+    def add_first(self) -> bool:
+        """True the first time."""
+        said, self.said = self.said, True
+        return not said
+
+
+OVERSIZED_TOLD = _Once()
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,8 +176,13 @@ class DocumentStream:
                 self.parts = more if none else self.parts.join(more)  # type: ignore[union-attr]
                 return True
             fruitless += len(block)
+        oversized = (
+            f" or are longer than a row of {self._longest} (drop_oversized=False keeps them)"
+            if self._drop
+            else ""
+        )
         raise DataError(
-            f"{fruitless} documents in a row have no tokens or are longer than a row (datasets "
+            f"{fruitless} documents in a row have no tokens{oversized} (datasets "
             f"{', '.join(self._names)}): is the right field read?"
         )
 
@@ -226,6 +249,8 @@ class DocumentStream:
         counts[:, 0], counts[:, 1], counts[:, 2] = empty, oversized, whole * oversized
         total = np.cumsum(counts, axis=0) + self._loaded.counts()
         self._loaded = Dropped(*total[-1].tolist())
+        if oversized.any():
+            self._tell_oversized(block, int(np.argmax(oversized)))
         keep = np.flatnonzero(~(empty | oversized))
         parts = Parts(
             documents.buffers,
@@ -240,6 +265,18 @@ class DocumentStream:
             total[keep],
         )
         return _split(parts, self._longest) if self._split else parts
+
+    def _tell_oversized(self, block: TokenBlock, first: int) -> None:
+        if OVERSIZED_TOLD.add_first():
+            logger.warning(
+                "document %d of dataset %r has %d tokens, more than a row of %d: such documents "
+                "are left out and counted (Pipeline.dropped()). drop_oversized=False splits them; "
+                "wrap and best_fit_wrap cut them",
+                int(block.rows[first]),
+                self._names[block.sources[first]],
+                int(block.documents.length[first]),
+                self._longest,
+            )
 
     def _verify(self, block: TokenBlock) -> None:
         """Compare the open document with what was delivered of it before."""
