@@ -108,7 +108,11 @@ class Gatherer {
     const std::int64_t targets = std::max<std::int64_t>(filled - 1, 0);
     std::fill(tokens + inputs, tokens + length_, 0);
     std::fill(labels + targets, labels + length_, 0);
-    if (out_.filled != nullptr) out_.filled[row] = inputs;
+    if (out_.document_ends != nullptr) {
+      std::uint8_t* const ends = out_.document_ends + row * length_;
+      for (std::int64_t i = 0; i < inputs; ++i) ends[i] = tokens[i] == rules_.eod_id ? 1 : 0;
+      std::fill(ends + inputs, ends + length_, std::uint8_t{0});
+    }
     if (out_.position_ids != nullptr) positions(tokens, inputs, out_.position_ids + row * length_);
     if (out_.loss_mask != nullptr) {
       float* const loss = out_.loss_mask + row * length_;

@@ -42,7 +42,7 @@ struct SampleRows {
   std::int64_t* labels;
   float* loss_mask;            // 1 where the label counts, else 0
   std::int64_t* position_ids;
-  std::int64_t* filled;  // [rows]: tokens of the row that are not padding
+  std::uint8_t* document_ends;  // 1 where the input is eod_id and not padding, else 0
 };
 
 enum class SampleFault : std::uint8_t {

@@ -60,7 +60,7 @@ class SampleGather:
         labels: NDArray[np.int64],
         loss_mask: NDArray[np.float32] | None = None,
         position_ids: NDArray[np.int64] | None = None,
-        filled: NDArray[np.int64] | None = None,
+        document_ends: NDArray[np.uint8] | None = None,
     ) -> None:
         """Fill row ``rows[i]`` of each output with sample ``samples[i]``.
 
@@ -70,8 +70,8 @@ class SampleGather:
         tokens, labels, position_ids : int64 ``[rows, L]``, written
         loss_mask : float32 ``[rows, L]``, written
             1 where the label counts.
-        filled : int64 ``[rows]``, written
-            Inputs of the row that are not padding.
+        document_ends : uint8 ``[rows, L]``, written
+            1 where the input is ``eod_id`` and not padding.
 
         Raises
         ------

@@ -6,7 +6,7 @@ from operator import index
 from cpython.buffer cimport (
     PyBUF_FORMAT, PyBUF_STRIDES, PyBuffer_IsContiguous, PyBuffer_Release, PyObject_GetBuffer,
 )
-from libc.stdint cimport INT32_MAX, INT64_MAX, INT64_MIN, int32_t, int64_t, uintptr_t
+from libc.stdint cimport INT32_MAX, INT64_MAX, INT64_MIN, int32_t, int64_t, uint8_t, uintptr_t
 from libcpp cimport bool as cbool
 
 
@@ -46,7 +46,7 @@ cdef extern from "zephon/sample_gather.hpp" namespace "zephon" nogil:
         int64_t* labels
         float* loss_mask
         int64_t* position_ids
-        int64_t* filled
+        uint8_t* document_ends
     cdef enum class SampleFault:
         none
         shuffle
@@ -155,9 +155,10 @@ cdef class SampleGather:
 
     cdef SampleTables tables
     cdef SampleRules rules
+    cdef bint has_eod
     cdef tuple held
 
-    def __init__(
+    def __cinit__(
         self, tokens, starts, lengths, document_index, sample_index, shuffle_index, *,
         sequence_length, add_extra_token, pad_id=None, eod_id=None, mask_eod=False,
         restart_at_eod=False,
@@ -214,13 +215,15 @@ cdef class SampleGather:
             0 if pad_id is None else _integer(pad_id, "pad_id", INT64_MIN, INT64_MAX))
         if eod_id is None and (mask_eod or restart_at_eod):
             raise ValueError("mask_eod and restart_at_eod need eod_id, got None")
+        self.has_eod = eod_id is not None
         self.rules.eod_id = (
             0 if eod_id is None else _integer(eod_id, "eod_id", INT64_MIN, INT64_MAX))
         self.rules.mask_eod = bool(mask_eod)
         self.rules.restart_at_eod = bool(restart_at_eod)
 
     def gather(
-        self, samples, rows, tokens, labels, loss_mask=None, position_ids=None, filled=None
+        self, samples, rows, tokens, labels, loss_mask=None, position_ids=None,
+        document_ends=None,
     ):
         """Fill rows with samples. See the stub."""
         cdef int64_t columns = self.rules.sequence_length
@@ -232,13 +235,13 @@ cdef class SampleGather:
         cdef _Array a_labels = _rows(labels, "labels", integers, _SIGNED, 8, columns, height)
         cdef _Array a_loss = None
         cdef _Array a_positions = None
-        cdef _Array a_filled = None
+        cdef _Array a_ends = None
         cdef SampleRows out
         out.tokens = <int64_t*> a_tokens.view.buf
         out.labels = <int64_t*> a_labels.view.buf
         out.loss_mask = NULL
         out.position_ids = NULL
-        out.filled = NULL
+        out.document_ends = NULL
         if loss_mask is not None:
             a_loss = _rows(loss_mask, "loss_mask", "a float32 array", "f", 4, columns, height)
             out.loss_mask = <float*> a_loss.view.buf
@@ -246,9 +249,12 @@ cdef class SampleGather:
             a_positions = _rows(
                 position_ids, "position_ids", integers, _SIGNED, 8, columns, height)
             out.position_ids = <int64_t*> a_positions.view.buf
-        if filled is not None:
-            a_filled = _rows(filled, "filled", integers, _SIGNED, 8, 1, height)
-            out.filled = <int64_t*> a_filled.view.buf
+        if document_ends is not None:
+            if not self.has_eod:
+                raise ValueError("document_ends needs eod_id, which is None")
+            a_ends = _rows(
+                document_ends, "document_ends", "a uint8 array", "B", 1, columns, height)
+            out.document_ends = <uint8_t*> a_ends.view.buf
 
         cdef const int64_t* which = <const int64_t*> a_samples.view.buf
         cdef const int64_t* to = <const int64_t*> a_rows.view.buf

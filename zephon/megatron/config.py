@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
@@ -51,7 +52,7 @@ class BlendedMegatronDatasetConfig:
     num_dataset_builder_threads: int = 1
     """How many datasets of a blend are built at a time."""
 
-    path_to_cache: str | None = None
+    path_to_cache: str | os.PathLike[str] | None = None
     """Folder to read indices from and write them to; else ``ZEPHON_CACHE_DIR``, else none."""
 
     mmap_bin_files: bool = True
@@ -73,6 +74,10 @@ class BlendedMegatronDatasetConfig:
         _check_integer("num_dataset_builder_threads", self.num_dataset_builder_threads, 1, 2**16)
         if not isinstance(self.mmap_bin_files, bool):
             raise ConfigTypeError(f"mmap_bin_files must be a bool, got {self.mmap_bin_files!r}")
+        if self.path_to_cache is not None and not isinstance(
+            self.path_to_cache, (str, os.PathLike)
+        ):
+            raise ConfigTypeError(f"path_to_cache must be a path, got {self.path_to_cache!r}")
         surplus = self.mid_level_dataset_surplus
         if not isinstance(surplus, (int, float)) or isinstance(surplus, bool):
             raise ConfigTypeError(f"mid_level_dataset_surplus must be a number, got {surplus!r}")

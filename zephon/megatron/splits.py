@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import itertools
 import math
 import re
 from collections.abc import Sequence
@@ -109,7 +110,7 @@ def _intervals(vector: Sequence[float]) -> list[tuple[float, float]]:
     edges: list[float] = [0]  # an int, as in the descriptions of Megatron's caches
     for share in vector:
         edges.append(edges[-1] + share)
-    return list(zip(edges[:-1], edges[1:], strict=True))
+    return list(itertools.pairwise(edges))
 
 
 def split_bounds(interval: tuple[float, float], sequences: int) -> tuple[int, int]:
