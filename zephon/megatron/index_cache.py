@@ -132,7 +132,7 @@ class IndexCache:
                     return stored
                 if position == 0:
                     logger.warning(
-                        "the stored index %s* is not used, but rebuilt: %s", stem, reason
+                        "the stored index %s* is rebuilt: %s", stem, reason
                     )
                 else:
                     logger.info("the stored index %s* is of other options: %s", stem, reason)
