@@ -32,8 +32,7 @@ void with_tokens(const void* tokens, TokenType type, Visit visit) noexcept {
 }
 
 template <typename Token>
-void widen(const Token* __restrict from, std::int64_t count,
-           std::int64_t* __restrict to) noexcept {
+void widen(const Token* __restrict from, std::int64_t count, std::int64_t* __restrict to) noexcept {
   for (std::int64_t i = 0; i < count; ++i) to[i] = static_cast<std::int64_t>(from[i]);
 }
 
@@ -43,9 +42,9 @@ class Gatherer {
       : t_(tables), rules_(rules), out_(out), length_(rules.sequence_length) {}
 
   SampleFault sample(std::int64_t which, std::int64_t row) const noexcept {
-    const std::int64_t shuffled =
-        t_.wide_shuffle ? static_cast<const std::int64_t*>(t_.shuffle_index)[which]
-                        : static_cast<const std::uint32_t*>(t_.shuffle_index)[which];
+    const std::int64_t shuffled = t_.wide_shuffle
+                                      ? static_cast<const std::int64_t*>(t_.shuffle_index)[which]
+                                      : static_cast<const std::uint32_t*>(t_.shuffle_index)[which];
     if (shuffled < 0 || shuffled >= t_.samples) return SampleFault::shuffle;
     std::int64_t filled = 0;
     const SampleFault fault = text(place(shuffled), place(shuffled + 1), row, filled);

@@ -31,8 +31,8 @@ struct SampleRules {
   bool extra;                    // a sample reads L + 1 tokens, for the last label
   bool mask_pad;                 // tokens equal to pad_id have no loss and become 0
   std::int64_t pad_id;
-  bool mask_eod;       // no loss where the input is eod_id
-  bool restart_at_eod; // positions begin again behind eod_id
+  bool mask_eod;        // no loss where the input is eod_id
+  bool restart_at_eod;  // positions begin again behind eod_id
   std::int64_t eod_id;
 };
 
@@ -40,7 +40,7 @@ struct SampleRules {
 struct SampleRows {
   std::int64_t* tokens;
   std::int64_t* labels;
-  float* loss_mask;            // 1 where the label counts, else 0
+  float* loss_mask;  // 1 where the label counts, else 0
   std::int64_t* position_ids;
   std::uint8_t* document_ends;  // 1 where the input is eod_id and not padding, else 0
 };

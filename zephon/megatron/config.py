@@ -103,7 +103,7 @@ class BlendedMegatronDatasetConfig:
             raise ConfigError(
                 f"blend_per_split and {other} exclude each other: every split has its own blend"
             )
-        if isinstance(per_split, str) or len(per_split) != len(Split):
+        if len(per_split) != len(Split):
             raise ConfigError(
                 f"blend_per_split must have {len(Split)} entries, for train, valid and test, got "
                 f"{per_split!r}"

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from zephon._native.mersenne import NumpyShuffle
 from zephon.errors import ConfigError, DataError
 from zephon.megatron.helpers import build_sample_idx
 from zephon.megatron.progress import ProgressLog
@@ -143,7 +144,7 @@ def build_index(
     progress : ProgressLog
         Told what is being done.
     """
-    random = np.random.RandomState(random_seed)
+    random = NumpyShuffle(random_seed)
     progress.doing("document index")
     documents = np.tile(sequences, plan.epochs)
     first_part = len(documents) - len(sequences) if plan.last_epoch_apart else len(documents)
@@ -153,14 +154,14 @@ def build_index(
     rows = _sample_rows(plan, documents, lengths)
 
     progress.doing("shuffle index")
-    order = np.arange(plan.samples, dtype=plan.shuffle_dtype)
+    order: NDArray[np.integer[Any]] = np.arange(plan.samples, dtype=plan.shuffle_dtype)
     _shuffle_in_parts(
         random, order, plan.samples_before_last if plan.last_epoch_apart else plan.samples
     )
     return GPTIndex(documents, rows, order)
 
 
-def _shuffle_in_parts(random: np.random.RandomState, values: NDArray[Any], first_part: int) -> None:
+def _shuffle_in_parts(random: NumpyShuffle, values: NDArray[Any], first_part: int) -> None:
     """Shuffle the first ``first_part`` values, then the others, in place."""
     random.shuffle(values[:first_part])
     if first_part < len(values):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,6 +11,15 @@ from zephon.megatron.config import GPTDatasetConfig
 
 if TYPE_CHECKING:
     import torch
+
+
+_Outputs: TypeAlias = tuple[
+    NDArray[np.int64],
+    NDArray[np.int64],
+    NDArray[np.float32],
+    NDArray[np.int64] | None,
+    NDArray[np.uint8] | None,
+]
 
 
 class SampleRows:
@@ -58,7 +67,7 @@ class SampleRows:
                 "position_ids": positions,
             }
             position_ids = positions.numpy()
-        self.arrays: tuple[NDArray[Any] | None, ...] = (
+        self.arrays: _Outputs = (
             tokens.numpy(),
             labels.numpy(),
             loss_mask.numpy(),

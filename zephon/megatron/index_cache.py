@@ -131,9 +131,7 @@ class IndexCache:
                     logger.debug("%s: index read from %s*", self._label, stem)
                     return stored
                 if position == 0:
-                    logger.warning(
-                        "the stored index %s* is rebuilt: %s", stem, reason
-                    )
+                    logger.warning("the stored index %s* is rebuilt: %s", stem, reason)
                 else:
                     logger.info("the stored index %s* is of other options: %s", stem, reason)
         return None
