@@ -198,7 +198,8 @@ def test_a_loss_mask_that_a_consumer_changes_is_not_seen_again(prefix, config, b
 
 def test_padding_of_one_sample_does_not_reach_another(prefix, config):
     dataset = make(
-        prefix, config(drop_last_partial_validation_sequence=False, sequence_length=5),
+        prefix,
+        config(drop_last_partial_validation_sequence=False, sequence_length=5),
         split=Split.valid,
     )
     before = [lists(dataset[i]) for i in range(len(dataset))]

@@ -161,9 +161,7 @@ def test_a_cache_in_the_references_own_place_is_found(golden_tokenizer, tmp_path
     home.mkdir()
     for suffix in (".bin", ".idx"):
         shutil.copy(DATA / "gpt" / f"A{suffix}", home / f"A{suffix}")
-    shutil.copytree(
-        DATA / "gpt" / "cache_single", home / "A" / "cache" / "GPTDataset_indices"
-    )
+    shutil.copytree(DATA / "gpt" / "cache_single", home / "A" / "cache" / "GPTDataset_indices")
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(tmp_path)
         with caplog.at_level(logging.INFO, "zephon.megatron"):

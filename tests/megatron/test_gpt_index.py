@@ -92,9 +92,7 @@ def test_the_recorded_shuffle_of_two_epochs_is_the_same():
     assert index.document_index.tolist() == [2, 2, 4, 1, 0, 3, 4, 0, 1, 3]
 
 
-@given(
-    st.integers(1, 10**4), st.none() | st.integers(0, 500), st.integers(2, 64), st.booleans()
-)
+@given(st.integers(1, 10**4), st.none() | st.integers(0, 500), st.integers(2, 64), st.booleans())
 def test_epochs_in_closed_form_are_those_of_the_loop(tokens, samples, length, extra):
     assert plan(tokens, samples, length, extra).epochs == epochs_needed(
         tokens, samples or None, length, int(extra)

@@ -54,7 +54,11 @@ def ranks(cls, total, micro, size, **options):
 def test_sequential_ranks_share_each_run_of_samples(total, micro, size, drop_last, consumed):
     consumed = min(consumed, total - 1)
     samplers = ranks(
-        MegatronPretrainingSampler, total, micro, size, drop_last=drop_last,
+        MegatronPretrainingSampler,
+        total,
+        micro,
+        size,
+        drop_last=drop_last,
         consumed_samples=consumed,
     )
     steps = list(zip(*samplers, strict=True))
@@ -65,7 +69,10 @@ def test_sequential_ranks_share_each_run_of_samples(total, micro, size, drop_las
 
 
 @given(
-    total=st.integers(1, 60), micro=st.integers(1, 3), size=st.integers(1, 3), times=st.integers(1, 3)
+    total=st.integers(1, 60),
+    micro=st.integers(1, 3),
+    size=st.integers(1, 3),
+    times=st.integers(1, 3),
 )
 def test_padding_fills_the_last_global_batch_with_negative_ids(total, micro, size, times):
     step = micro * size * times
@@ -128,7 +135,11 @@ def test_random_ranks_take_their_own_part_in_the_order_of_the_epoch(
     order = torch.randperm(bucket, generator=torch.Generator().manual_seed(seed + epoch)).tolist()
     for rank, sampler in enumerate(
         ranks(
-            MegatronPretrainingRandomSampler, total, micro, size, seed=seed,
+            MegatronPretrainingRandomSampler,
+            total,
+            micro,
+            size,
+            seed=seed,
             consumed_samples=epoch * active,
         )
     ):

@@ -26,7 +26,7 @@ MISREAD = {
 }
 
 
-@pytest.mark.parametrize("text", [text for text in RECORDED["parse_split_and_matrix"]])
+@pytest.mark.parametrize("text", list(RECORDED["parse_split_and_matrix"]))
 def test_recorded_split_strings_give_the_recorded_matrix_or_are_refused(text):
     recorded = RECORDED["parse_split_and_matrix"][text]
     if text in MISREAD:
@@ -100,4 +100,8 @@ def test_bounds_round_half_to_even():
 
 
 def test_splits_are_numbered_as_megatron_numbers_them():
-    assert [(split.name, split.value) for split in Split] == [("train", 0), ("valid", 1), ("test", 2)]
+    assert [(split.name, split.value) for split in Split] == [
+        ("train", 0),
+        ("valid", 1),
+        ("test", 2),
+    ]
