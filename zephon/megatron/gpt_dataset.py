@@ -175,11 +175,8 @@ class GPTDataset:
                 checksummed=checksummed,
             )
 
-        self._stored = cache.load(
-            self.unique_description,
-            why_not,
-            foreign=gpt_identity.foreign_descriptions(self.unique_identifiers, self.config),
-        )
+        foreign = gpt_identity.foreign_descriptions(self.unique_identifiers, self.config)
+        self._stored = cache.load(self.unique_description, why_not, foreign=foreign)
         if self._stored is None:
             index = self._build(plan, lengths, cache)
             self._stored = cache.store(self.unique_description, index.arrays())
@@ -309,7 +306,7 @@ class GPTDataset:
         """
         try:
             self._reader.read(samples, rows, out)
-        except ValueError as error:
+        except (ValueError, IndexError) as error:
             raise DataError(
                 f"{error}; the index of {self!r} is damaged or of other files",
                 file=self._stored.stem + "*" if self._stored else None,
