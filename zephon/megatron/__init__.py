@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from zephon.megatron._compile import _HELPER_CACHE_ROOT, compile_helper
+    from zephon.megatron._register import register, registration, unregister
     from zephon.megatron.blend import get_blend_from_list
     from zephon.megatron.builder import IndexedDatasetBuilder, optimal_dtype
     from zephon.megatron.indexed import IndexedDataset
@@ -21,11 +22,17 @@ __all__ = [
     "compile_helper",
     "get_blend_from_list",
     "optimal_dtype",
+    "register",
+    "registration",
+    "unregister",
 ]
 
 _HOMES = {
     "_HELPER_CACHE_ROOT": "zephon.megatron._compile",
     "compile_helper": "zephon.megatron._compile",
+    "register": "zephon.megatron._register",
+    "registration": "zephon.megatron._register",
+    "unregister": "zephon.megatron._register",
     "get_blend_from_list": "zephon.megatron.blend",
     "IndexedDataset": "zephon.megatron.indexed",
     "IndexedDatasetBuilder": "zephon.megatron.builder",
