@@ -18,6 +18,13 @@ template <typename Id>
 void blend_weighted(std::span<const double> weights, std::span<Id> ids,
                     std::span<std::int64_t> samples, std::span<std::int64_t> counts) noexcept;
 
+// The same rule with weight = size / total, among the datasets that have a
+// sample left: each is drawn exactly `size` times. ids and samples have `total`
+// entries, the sum of the sizes, each of which is > 0.
+template <typename Id>
+void blend_exhaustively(std::span<const std::int64_t> sizes, std::span<Id> ids,
+                        std::span<std::int64_t> samples, std::span<std::int64_t> counts);
+
 extern template void blend_weighted(std::span<const double>, std::span<std::int16_t>,
                                     std::span<std::int64_t>, std::span<std::int64_t>) noexcept;
 extern template void blend_weighted(std::span<const double>, std::span<std::int32_t>,

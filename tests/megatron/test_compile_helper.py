@@ -16,6 +16,9 @@ SIX = (
     "build_sample_idx_int32",
     "build_sample_idx_int64",
     "build_blending_indices",
+    "build_exhaustive_blending_indices",
+    "build_mapping",
+    "build_blocks_mapping",
 )
 
 

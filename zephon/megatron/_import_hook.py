@@ -6,10 +6,11 @@ never looked for.
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from importlib.abc import Loader, MetaPathFinder
-from importlib.machinery import ModuleSpec
+from importlib.machinery import ModuleSpec, all_suffixes
 from importlib.util import spec_from_loader
 from types import ModuleType
 from typing import Any
@@ -131,20 +132,22 @@ def find_by(
     return None
 
 
-def is_installed(fullname: str, *, besides: Sequence[Any] = ()) -> bool:
-    """Whether a module could be imported, found out without importing its packages."""
-    finders = [finder for finder in sys.meta_path if finder not in besides]
-    path: Sequence[str] | None = None
-    parts = fullname.split(".")
-    for count in range(1, len(parts) + 1):
-        name = ".".join(parts[:count])
-        if name in sys.modules:
-            path = getattr(sys.modules[name], "__path__", None)
-        else:
-            spec = find_by(finders, name, path)
-            if spec is None:
-                return False
-            path = spec.submodule_search_locations
-        if path is None and count < len(parts):
+def is_installed(fullname: str) -> bool:
+    """Whether a module or package of a folder is there, found out without importing any."""
+    top, *rest = fullname.split(".")
+    if top in sys.modules:
+        folders = getattr(sys.modules[top], "__path__", None)
+    else:
+        spec = find_by(sys.meta_path, top, None)
+        if spec is None:
+            return False
+        folders = spec.submodule_search_locations
+    for depth, part in enumerate(rest, 1):
+        # Finders cannot be asked: for a namespace they want its parent imported.
+        places = [os.path.join(folder, part) for folder in folders or ()]
+        if any(os.path.isfile(place + suffix) for place in places for suffix in all_suffixes()):
+            return depth == len(rest)
+        folders = [place for place in places if os.path.isdir(place)]
+        if not folders:
             return False
     return True

@@ -195,7 +195,7 @@ def _ours() -> list[ModuleType | None]:
 def _state_of_functions(name: str) -> ReplacementState:
     if name in sys.modules:
         return "ours" if _finder.is_replaced(sys.modules[name]) else "theirs"
-    return "waiting" if is_installed(name, besides=(_finder,)) else "absent"
+    return "waiting" if is_installed(name) else "absent"
 
 
 def _listed(names: list[str]) -> str:
