@@ -10,7 +10,7 @@ from zephon.megatron.run import main
 SCRIPT = """
 import sys, neighbour
 from megatron.core.datasets.utils import compile_helpers
-print(__name__, sys.argv[1:], neighbour.value, compile_helpers().__name__)
+sys.stdout.write(f"{__name__} {sys.argv[1:]} {neighbour.value} {compile_helpers().__name__}\\n")
 """
 
 
