@@ -67,12 +67,13 @@ class Comparison:
     def sample_index(self) -> None:
         rng = self.rng
         epochs, length = self.upto(5), 1 + self.upto(8192)
-        if rng.random() < 0.2:  # few long documents: counts beyond single precision
-            sizes = rng.integers(0, 2**29, self.upto(4), dtype=np.int32)
-            length = int(rng.integers(2048, 9000))
+        add = int(rng.integers(2))
+        if rng.random() < 0.2:  # few long documents, one token more than fills the samples
+            sizes = rng.integers(2**28, 2**30, self.upto(4), dtype=np.int32)
+            length, epochs = int(rng.integers(2048, 9000)), 1
+            sizes[0] -= (int(sizes.sum(dtype=np.int64)) - 1 - add) % length
         else:
             sizes = rng.integers(0, 1 + self.upto(3000), self.upto(2000), dtype=np.int32)
-        add = int(rng.integers(2))
         drop = bool(rng.integers(2))
         if not drop:
             sizes[sizes == 0] = 1  # the reference writes offset -1 behind an empty last document
