@@ -32,6 +32,7 @@ if TYPE_CHECKING:
         convert_split_vector_to_split_matrix,
         parse_and_normalize_split,
     )
+    from zephon.megatron.work_source import MegatronWorkSource
 
 __all__ = [
     "_HELPER_CACHE_ROOT",
@@ -44,6 +45,7 @@ __all__ = [
     "IndexedDatasetBuilder",
     "MegatronPretrainingRandomSampler",
     "MegatronPretrainingSampler",
+    "MegatronWorkSource",
     "Split",
     "compile_helper",
     "convert_split_vector_to_split_matrix",
@@ -75,6 +77,7 @@ _HOMES = {
     "GPTDatasetConfig": "zephon.megatron.config",
     "MegatronPretrainingRandomSampler": "zephon.megatron.samplers",
     "MegatronPretrainingSampler": "zephon.megatron.samplers",
+    "MegatronWorkSource": "zephon.megatron.work_source",
     "Split": "zephon.megatron.splits",
     "convert_split_vector_to_split_matrix": "zephon.megatron.splits",
     "create_megatron_sampler": "zephon.megatron.samplers",
