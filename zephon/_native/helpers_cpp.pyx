@@ -178,6 +178,7 @@ def _blend(id_types, dataset_index, dataset_sample_index, weights, num_datasets,
     arguments.deliver(dataset_sample_index, samples)
     if loud:
         _report_blend(weights, counts, steps)
+    return counts
 
 
 def _outputs(id_types, dataset_index, dataset_sample_index, datasets, steps):
@@ -213,6 +214,15 @@ def build_blending_indices_int32(
     """The same with an int32 ``dataset_index``, for more than 32767 datasets."""
     _blend(
         (np.int32,), dataset_index, dataset_sample_index, weights, num_datasets, size, verbose)
+
+
+def build_blending_indices_counted(
+    dataset_index, dataset_sample_index, weights, num_datasets, size, verbose
+):
+    """The same with an int16 or int32 ``dataset_index``; returns the draws of each dataset."""
+    return _blend(
+        (np.int16, np.int32), dataset_index, dataset_sample_index, weights, num_datasets, size,
+        verbose)
 
 
 def _blend_exhaustively(id_types, dataset_index, dataset_sample_index, sizes, num_datasets):
