@@ -176,7 +176,7 @@ class MegatronWorkSource(WorkSource):
         for first in range(0, self._total, _CHUNK):
             chunk = self._blend.dataset_index[first : first + _CHUNK]
             counts += np.bincount(chunk, minlength=len(counts))
-        return np.maximum(counts, 1).tolist()
+        return [max(1, int(count)) for count in counts]
 
 
 class MegatronLane(LaneOrder):
