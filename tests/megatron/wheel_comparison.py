@@ -113,7 +113,8 @@ class Comparison:
         return np.asarray(weights / weights.sum() * total)
 
     def blending(self) -> None:
-        count, size = self.upto(4096), self.upto(20_000)
+        count = self.upto(4096)
+        size = self.upto(max(20_000, 4_000_000 // count))
         weights = self.weights(count)
         results = []
         for module in (self.ours, self.theirs):
@@ -124,7 +125,9 @@ class Comparison:
 
     def exhaustive(self) -> None:
         count = self.upto(4096)
-        sizes = self.rng.integers(1, 2 + self.upto(max(1, 20_000 // count)), count)
+        sizes = self.rng.integers(
+            1, 2 + self.upto(max(1, (400_000 if count < 64 else 20_000) // count)), count
+        )
         total = int(sizes.sum())
         results = []
         for module in (self.ours, self.theirs):
