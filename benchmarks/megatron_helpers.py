@@ -18,7 +18,6 @@ from __future__ import annotations
 import argparse
 import os
 import platform
-import shlex
 import subprocess
 import sys
 import time
@@ -261,7 +260,8 @@ def install_reference() -> Path:
     return folder
 
 
-def circumstances(folder: Path, args: argparse.Namespace) -> str:
+def circumstances(folder: Path, repeats: int, command: str) -> str:
+    """Versions, machine, date and command, as a paragraph."""
     (reference,) = (
         d.version for d in distributions(path=[str(folder)]) if d.name.startswith("megatron")
     )
@@ -271,22 +271,22 @@ def circumstances(folder: Path, args: argparse.Namespace) -> str:
         f"zephon {zephon.__version__} beside megatron-core {reference}, CPython "
         f"{platform.python_version()}, NumPy {np.__version__}, {cpu}, "
         f"{len(os.sched_getaffinity(0))} cores, load {os.getloadavg()[0]:.1f}, "
-        f"{time.strftime('%Y-%m-%d')}; medians of {args.repeats} turns.\n"
-        f"`python benchmarks/megatron_helpers.py {shlex.join(reproduce(args))}`"
+        f"{time.strftime('%Y-%m-%d')}; medians of {repeats} turns.\n`{command}`"
     )
 
 
-def reproduce(args: argparse.Namespace) -> list[str]:
-    words = ["--scale", f"{args.scale:g}", "--repeats", str(args.repeats)]
-    return [*words, "--only", args.only] if args.only else words
+def command(args: argparse.Namespace) -> str:
+    words = f"python benchmarks/megatron_helpers.py --scale {args.scale:g} --repeats {args.repeats}"
+    return f"{words} --only {args.only}" if args.only else words
 
 
-def write_section(path: Path, text: str) -> None:
+def write_section(path: Path, text: str, begin: str, end: str) -> None:
     """Put the section between its marks, at the end of the file if it has none."""
-    section = f"{BEGIN}\n{text}\n{END}\n"
-    old = path.read_text() if path.exists() else "# Performance\n\n"
-    head, mark, rest = old.partition(BEGIN)
-    path.write_text(head + section + rest.partition(f"{END}\n")[2] if mark else old + section)
+    section = f"{begin}\n{text}\n{end}\n"
+    old = path.read_text() if path.exists() else "# Performance\n"
+    head, mark, rest = old.partition(begin)
+    new = head + section + rest.partition(f"{end}\n")[2] if mark else f"{old}\n{section}"
+    path.write_text(new)
 
 
 def main() -> None:
@@ -305,7 +305,7 @@ def main() -> None:
     lines = [
         "## Megatron's helpers",
         "",
-        circumstances(folder, args),
+        circumstances(folder, args.repeats, command(args)),
         "",
         "| function | case | megatron-core s | zephon s | ratio | lowest, highest | peak MB: "
         "theirs, ours |",
@@ -322,7 +322,7 @@ def main() -> None:
         )
         print(lines[-1], flush=True)
     if args.write:
-        write_section(args.write, "\n".join(lines))
+        write_section(args.write, "\n".join(lines), BEGIN, END)
 
 
 if __name__ == "__main__":

@@ -93,9 +93,11 @@ def test_lanes_together_have_every_sample_once_in_order(total, consumed, lanes, 
 
 
 def test_stretches_of_any_size_give_the_same_rows():
-    lane = MegatronWorkSource(blend()).lane_rows(1, 2, 4)
+    lane = MegatronWorkSource(blend(1200)).lane_rows(1, 2, 4)
     whole = tokens_of(lane.take(0, lane.length()))
-    for first, count in [(0, 1), (3, 2), (7, 20), (lane.length() - 1, 9)]:
+    last = lane.length() - 1
+    lane = MegatronWorkSource(blend(1200)).lane_rows(1, 2, 4)
+    for first, count in [(0, 1), (3, 2), (250, 20), (7, 20), (0, 300), (9, 1), (last, 9)]:
         assert np.array_equal(tokens_of(lane.take(first, count)), whole[first : first + count])
 
 
@@ -247,6 +249,9 @@ def test_what_cannot_be_a_source_is_refused():
     lane = source.lane_rows(0, 2, 1)
     with pytest.raises(ConfigError, match=rf"sample {lane.length()} of lane 0 is past its end"):
         lane.take(lane.length(), 1)
+    for first, count in [(-1, 4), (0, 0)]:
+        with pytest.raises(ConfigError, match=f"first is {first} and count {count}, expected"):
+            lane.take(first, count)
 
 
 def test_index_that_does_not_fit_its_sequences_is_refused():

@@ -29,6 +29,7 @@ from zephon.work.mixture import integer_weights
 
 _PROBES = 4096  # entries of each index that the fingerprint looks at
 _CHUNK = 1 << 22  # samples counted at a time
+_WINDOW = 256  # samples of a lane that are looked up at a time
 
 
 class MegatronWorkSource(WorkSource):
@@ -202,6 +203,7 @@ class MegatronLane(LaneOrder):
         rounds, left = divmod(len(source), lanes * microbatch_size)
         in_last = min(max(left - lane * microbatch_size, 0), microbatch_size)
         self._length = rounds * microbatch_size + in_last
+        self._window: tuple[int, Rows] | None = None  # its first sample, and its rows
 
     def length(self) -> int:
         """Samples of this lane, those of a last short micro-batch included."""
@@ -219,12 +221,20 @@ class MegatronLane(LaneOrder):
 
     def take(self, first: int, count: int) -> Rows:
         """Samples ``first`` to ``first + count - 1`` of the lane as rows, fewer at its end."""
-        samples = self.samples(first, count)
-        if not len(samples):
+        count = min(count, self._length - first)
+        if first < 0 or count < 1:
             raise ConfigError(
                 f"sample {first} of lane {self._lane} is past its end: it has {self._length}"
+                if first >= self._length
+                else f"first is {first} and count {count}, expected at least 0 and 1"
             )
-        return self._source.rows(samples, vocab_size=self._vocab_size)
+        # One look-up serves many batches: it costs about as much for 8 samples as for 80.
+        window = self._window
+        if window is None or not window[0] <= first <= first + count <= window[0] + len(window[1]):
+            samples = self.samples(first, max(count, _WINDOW))
+            window = first, self._source.rows(samples, vocab_size=self._vocab_size)
+            self._window = window
+        return window[1].select(slice(first - window[0], first - window[0] + count))
 
     def draws(self, first: int, count: int) -> Draws:
         """The document that each sample begins in, as what it draws."""
