@@ -16,6 +16,7 @@ it that is done under build/.
 from __future__ import annotations
 
 import argparse
+import ctypes
 import os
 import platform
 import subprocess
@@ -211,6 +212,7 @@ def peak_memory(function: Callable[[], Outputs]) -> tuple[float, Outputs]:
         (line,) = (row for row in status.read_text().splitlines() if row.startswith(field))
         return int(line.split()[1])
 
+    ctypes.CDLL(None).malloc_trim(0)  # what was freed before is not there to be used again
     Path("/proc/self/clear_refs").write_text("5")  # the high water mark starts anew
     before = read("VmRSS:")
     result = function()
