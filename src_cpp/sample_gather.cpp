@@ -36,6 +36,10 @@ void widen(const Token* __restrict from, std::int64_t count, std::int64_t* __res
   for (std::int64_t i = 0; i < count; ++i) to[i] = static_cast<std::int64_t>(from[i]);
 }
 
+constexpr std::int64_t kAhead = 6;
+constexpr std::int64_t kLines = 8;
+constexpr std::int64_t kLine = 64;
+
 class Gatherer {
  public:
   Gatherer(const SampleTables& tables, const SampleRules& rules, const SampleRows& out) noexcept
@@ -53,6 +57,20 @@ class Gatherer {
   }
 
  private:
+  // The first lines of the tokens at `position`; the hardware finds the others.
+  void prefetch(std::int64_t position) const noexcept {
+    const std::int64_t sequence = t_.document_index[position];
+    if (sequence < 0 || sequence >= t_.sequences) return;
+    const std::int64_t start = t_.starts[sequence];
+    if (start < 0 || start >= t_.token_count) return;
+    with_tokens(t_.tokens, t_.type, [=, this](const auto* tokens) {
+      const auto* const first = reinterpret_cast<const char*>(tokens + start);
+      const auto width = static_cast<std::int64_t>(sizeof(*tokens));
+      const std::int64_t stop = std::min(kLines * kLine / width, t_.token_count - start) * width;
+      for (std::int64_t at = 0; at < stop; at += kLine) __builtin_prefetch(first + at);
+    });
+  }
+
   Place place(std::int64_t at) const noexcept {
     if (t_.wide_rows) {
       const auto* const rows = static_cast<const std::int64_t*>(t_.sample_index);
@@ -69,7 +87,12 @@ class Gatherer {
       return SampleFault::row;
     }
     const std::int64_t extra = rules_.extra ? 1 : 0;
+    const auto look_ahead = [this, last = end.position](std::int64_t at) {
+      if (at <= last) prefetch(at);
+    };
+    for (std::int64_t i = 0; i < kAhead; ++i) look_ahead(begin.position + i);
     for (std::int64_t at = begin.position; at <= end.position; ++at) {
+      look_ahead(at + kAhead);
       const std::int64_t sequence = t_.document_index[at];
       if (sequence < 0 || sequence >= t_.sequences) return SampleFault::document;
       const std::int64_t length = t_.lengths[sequence];

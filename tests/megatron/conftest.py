@@ -1,38 +1,65 @@
-"""The registry's megatron-core, for comparing with it."""
+"""Small datasets and tokenizers for the tests of GPT datasets."""
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
+from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-MEGATRON_CORE = "megatron-core==0.16.1"
+from zephon.megatron import GPTDatasetConfig, IndexedDatasetBuilder
 
 
-@pytest.fixture(scope="session")
-def megatron_core(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder to put on the path, with the registry's megatron-core in it as it comes.
+class Tokenizer:
+    """What Megatron's datasets ask a tokenizer for."""
 
-    That of the environment variable ZEPHON_MEGATRON_CORE if it is set. Torch
-    and numpy are those of this environment.
-    """
-    given = os.environ.get("ZEPHON_MEGATRON_CORE")
-    if given:
-        return Path(given)
-    folder = tmp_path_factory.mktemp("megatron-core")
-    command = [sys.executable, "-P", "-m", "pip", "install", "--quiet", "--no-deps"]
-    command += ["--disable-pip-version-check", "--retries", "1", "--only-binary", ":all:"]
-    ran = subprocess.run(
-        [*command, "--target", str(folder), MEGATRON_CORE],
-        capture_output=True,
-        text=True,
-        stdin=subprocess.DEVNULL,
-        check=False,
-    )
-    if ran.returncode != 0:
-        reason = (ran.stderr.strip().splitlines() or ["no message"])[-1]
-        pytest.skip(f"{MEGATRON_CORE} cannot be installed from the registry: {reason}")
-    return folder
+    def __init__(self, eod: int | None = 0, pad: int | None = -1) -> None:
+        self.eod = eod
+        self.pad = pad
+        self.unique_identifiers = {"klass": "GoldenTok", "vocab": 1000}
+
+
+@pytest.fixture
+def golden_tokenizer() -> Tokenizer:
+    return Tokenizer()
+
+
+@pytest.fixture
+def make_tokenizer() -> type[Tokenizer]:
+    return Tokenizer
+
+
+@pytest.fixture
+def write_pair(tmp_path: Path) -> Callable[..., str]:
+    """Write documents, one sequence each, as ``.bin/.idx``; the prefix."""
+
+    def write(name: str, documents: list[list[int]], dtype: type = np.uint16) -> str:
+        prefix = str(tmp_path / name)
+        with IndexedDatasetBuilder(prefix + ".bin", dtype) as builder:
+            for document in documents:
+                builder.add_item(np.array(document, dtype))
+                builder.end_document()
+            builder.finalize(prefix + ".idx")
+        return prefix
+
+    return write
+
+
+@pytest.fixture
+def config() -> Callable[..., GPTDatasetConfig]:
+    def make(**changes: object) -> GPTDatasetConfig:
+        options = {
+            "random_seed": 1234,
+            "sequence_length": 4,
+            "split": "1",
+            "tokenizer": Tokenizer(),
+        }
+        return GPTDatasetConfig(**{**options, **changes})
+
+    return make
+
+
+@pytest.fixture(autouse=True)
+def no_cache_folder(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("ZEPHON_CACHE_DIR", raising=False)

@@ -11,6 +11,7 @@ import pytest
 
 pytestmark = pytest.mark.slow
 
+MEGATRON_CORE = "megatron-core==0.16.1"
 HERE = Path(__file__).parent
 DATA = HERE.parent / "data"
 FUNCTIONS = {
@@ -21,6 +22,32 @@ FUNCTIONS = {
     "build_mapping",
     "build_blocks_mapping",
 }
+
+
+@pytest.fixture(scope="session")
+def megatron_core(tmp_path_factory):
+    """A folder to put on the path, with the registry's megatron-core in it as it comes.
+
+    That of the environment variable ZEPHON_MEGATRON_CORE if it is set. Torch
+    and numpy are those of this environment.
+    """
+    given = os.environ.get("ZEPHON_MEGATRON_CORE")
+    if given:
+        return Path(given)
+    folder = tmp_path_factory.mktemp("megatron-core")
+    command = [sys.executable, "-P", "-m", "pip", "install", "--quiet", "--no-deps"]
+    command += ["--disable-pip-version-check", "--retries", "1", "--only-binary", ":all:"]
+    ran = subprocess.run(
+        [*command, "--target", str(folder), MEGATRON_CORE],
+        capture_output=True,
+        text=True,
+        stdin=subprocess.DEVNULL,
+        check=False,
+    )
+    if ran.returncode != 0:
+        reason = (ran.stderr.strip().splitlines() or ["no message"])[-1]
+        pytest.skip(f"{MEGATRON_CORE} cannot be installed from the registry: {reason}")
+    return folder
 
 
 def helpers_of(folder):

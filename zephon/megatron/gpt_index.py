@@ -212,7 +212,9 @@ def misfit(
     if len(rows) != plan.samples + 1 or len(order) != plan.samples:
         return f"it has {len(rows) - 1} samples, this configuration {plan.samples}"
     expected = last_row(plan, documents, lengths)
-    if expected is None or tuple(rows[-1].tolist()) != expected:
+    if expected is None:
+        return "the end of its document index names no documents of this dataset"
+    if tuple(rows[-1].tolist()) != expected:
         return f"its last sample ends at {tuple(rows[-1].tolist())}, not at {expected}"
     return None if checksummed else _damage(index, plan, sequences, lengths)
 

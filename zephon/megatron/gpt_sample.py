@@ -41,39 +41,34 @@ class SampleRows:
         :meth:`zephon._native.gather.SampleGather.gather` takes its outputs.
     """
 
-    __slots__ = ("_attention", "_ends", "arrays", "tensors")
+    __slots__ = ("_attention", "arrays", "tensors")
 
     def __init__(self, config: GPTDatasetConfig, rows: int | None) -> None:
         import torch
 
         length = config.sequence_length
         shape = (length,) if rows is None else (rows, length)
-        tokens = torch.empty(shape, dtype=torch.int64)
-        labels = torch.empty(shape, dtype=torch.int64)
-        loss_mask = torch.empty(shape, dtype=torch.float32)
+        size = length * (1 if rows is None else rows)
+        with_positions = config.flavour != "automodel"
+        # One block from numpy: a quarter of the allocations, each cheaper than torch's.
+        integers = 3 if with_positions else 2
+        block = np.empty(integers * size + (size + 1) // 2, np.int64)
+        tokens = block[:size].reshape(shape)
+        labels = block[size : 2 * size].reshape(shape)
+        loss_mask = block[integers * size :].view(np.float32)[:size].reshape(shape)
+        positions = block[2 * size : 3 * size].reshape(shape) if with_positions else None
+        ends = np.empty(shape, np.uint8) if config.reset_attention_mask else None
+
+        self.arrays: _Outputs = (tokens, labels, loss_mask, positions, ends)
         self._attention = config.create_attention_mask
-        self._ends: NDArray[np.uint8] | None = None
-        if config.reset_attention_mask:
-            self._ends = np.empty((rows or 1, length), np.uint8)
-        if config.flavour == "automodel":
-            self.tensors = {"input_ids": tokens, "labels": labels, "loss_mask": loss_mask}
-            position_ids = None
-        else:
-            positions = torch.empty(shape, dtype=torch.int64)
-            self.tensors = {
-                "tokens": tokens,
-                "labels": labels,
-                "loss_mask": loss_mask,
-                "position_ids": positions,
-            }
-            position_ids = positions.numpy()
-        self.arrays: _Outputs = (
-            tokens.numpy(),
-            labels.numpy(),
-            loss_mask.numpy(),
-            position_ids,
-            self._ends,
-        )
+        as_tensor = torch.from_numpy
+        self.tensors = {
+            "tokens" if with_positions else "input_ids": as_tensor(tokens),
+            "labels": as_tensor(labels),
+            "loss_mask": as_tensor(loss_mask),
+        }
+        if positions is not None:
+            self.tensors["position_ids"] = as_tensor(positions)
 
     def drop_loss(self, row: int) -> None:
         """Let no label of a row count."""
@@ -100,7 +95,8 @@ class SampleRows:
 
         length = len(sample["labels"])
         mask = torch.ones((length, length), dtype=torch.bool).triu_(1)
-        if self._ends is not None:
-            for end in np.flatnonzero(self._ends[row]).tolist():
+        ends = self.arrays[-1]
+        if ends is not None:
+            for end in np.flatnonzero(ends if ends.ndim == 1 else ends[row]).tolist():
                 mask[end + 1 :, : end + 1] = True
         return {**sample, "attention_mask": mask.unsqueeze(0)}
