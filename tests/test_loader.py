@@ -104,6 +104,7 @@ def test_thd_output_has_lengths_of_documents() -> None:
 @pytest.mark.parametrize(
     ("records", "options", "message"),
     [
+        ([], {}, "the batch has no rows"),
         ([record([1])], {}, "rows have 1 token"),
         ([record([1, 2]), record([1])], {}, "payloads have different lengths"),
         ([record([1, 2, 3])], {"pad_to_length": 2, "pad_token_id": 0}, "payload 0 has 3 tokens"),

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from zephon import state
 from zephon.cursor import DocumentCursor, Dropped, LaneCursor, check_tokens
 from zephon.errors import ConfigTypeError, StateError
+from zephon.runtime.exchange import Exchange
 
 BADFILES = Path(__file__).parent / "data" / "badfiles"
 SIZE = {"format": "memory", "documents": 10, "shards": 1, "bytes": 800}
@@ -236,3 +237,32 @@ def test_parts_that_do_not_belong_together_are_refused() -> None:
         state.merge([parts[0], parts_of(replace(whole, options={}), 4)[1]])
     with pytest.raises(StateError, match="whole states of different positions"):
         state.merge([state.encode(whole), state.encode(replace(whole, delivered=6))])
+
+
+class Together(Exchange):
+    """Ranks that meet in one process: what the others give is known."""
+
+    def __init__(self, others: list[bytes]) -> None:
+        self.rank, self.size = 0, 1 + len(others)
+        self._others = others
+
+    def exchange(self, payload: bytes) -> list[bytes]:
+        return [payload, *self._others]
+
+
+def test_gathering_gives_the_whole_state() -> None:
+    whole = sample(4)
+    mine, *others = parts_of(whole, 4)
+    exchange = Together([b"\0" + part for part in others])
+    assert state.gather(mine, exchange) == state.encode(whole)
+
+
+def test_an_error_on_one_rank_is_raised_on_all_with_its_name() -> None:
+    mine, *others = parts_of(sample(2), 2)
+    elsewhere = Together([b"\1OSError: disk full"])
+    with pytest.raises(StateError, match="because ranks failed. rank 1: OSError: disk full"):
+        state.gather(mine, elsewhere)
+    here = Together([b"\0" + part for part in others])
+    with pytest.raises(StateError, match="rank 0: ValueError: broken") as caught:
+        state.gather(ValueError("broken"), here)
+    assert isinstance(caught.value.__cause__, ValueError)

@@ -71,11 +71,13 @@ def convert_text_batch(
     """
     import torch
 
-    from zephon._text_batch import adapt_training_batch
+    from zephon._text_batch import adapt_collated
 
     if pad_to_length is not None and pad_token_id is None:
         raise ConfigError("pad_to_length needs pad_token_id: what should rows be padded with?")
     rows = sample_batch.rows(row_length=pad_to_length, pad_token_id=pad_token_id or 0)
+    if not len(rows):
+        raise ConfigError("the batch has no rows, expected at least one")
     shape = (len(rows), max(rows.row_length - 1, 0))
     fields = {
         name: torch.empty(shape, dtype=torch.int64)
@@ -93,7 +95,7 @@ def convert_text_batch(
         document_ids=fields["document_ids"].numpy(),
         padding_mask=fields["padding_mask"].numpy(),
     )
-    return adapt_training_batch(
+    return adapt_collated(
         fields,
         packing_contract=packing_contract,
         allow_cross_document_attention=allow_cross_document_attention,

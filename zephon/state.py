@@ -31,9 +31,11 @@ from typing import Any
 
 from zephon.cursor import DocumentCursor, Dropped, LaneCursor
 from zephon.errors import ConfigTypeError, StateError
+from zephon.runtime.exchange import Exchange
 
 MAGIC = b"\x93ZEPHON\n"
 VERSION = 1
+_FINE, _FAILED = b"\0", b"\1"
 _HEADER = len(MAGIC) + 2 + 6
 _CHECKSUM = 16
 _POSITION, _OPTIONS, _SOURCES, _CURSORS, _NAMES, _PART = range(1, 7)
@@ -219,6 +221,52 @@ def merge(parts: Sequence[bytes]) -> bytes:
         found[(lane - first.delivered) % ranks].cursors[lane] for lane in range(first.lanes)
     )
     return encode(replace(first, cursors=cursors, part=None))
+
+
+def gather(local: bytes | Exception, exchange: Exchange) -> bytes:
+    """The state of the run, on every rank, from what each rank knows of it.
+
+    All ranks call this behind the same step, also those that failed: an error of
+    one is raised on all of them at once.
+
+    Parameters
+    ----------
+    local : bytes or Exception
+        What ``Pipeline.local_state()`` returned here, or what it raised.
+    exchange : Exchange
+        Where the ranks meet, see :mod:`zephon.runtime.exchange`.
+
+    Returns
+    -------
+    bytes
+        The same on every rank.
+
+    Raises
+    ------
+    StateError
+        A rank failed, stands behind another step, or is of another stream; the
+        message names it.
+    MissingRanksError
+        Not all ranks came in time.
+    """
+    failed = isinstance(local, Exception)
+    mine = _FAILED + _told(local).encode() if isinstance(local, Exception) else _FINE + local
+    given = exchange.exchange(mine)
+    errors = [
+        f"rank {rank}: {part[1:].decode(errors='replace')}"
+        for rank, part in enumerate(given)
+        if part[:1] == _FAILED
+    ]
+    if errors:
+        error = StateError(
+            "the state cannot be gathered, because ranks failed. " + "; ".join(errors)
+        )
+        raise error from (local if failed else None)  # type: ignore[misc]
+    return merge([part[1:] for part in given])
+
+
+def _told(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}"
 
 
 def describe(data: bytes) -> str:

@@ -1,0 +1,93 @@
+"""What the calls of a pipeline have said, checked together, and the stream that follows from it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from zephon.errors import ConfigError
+from zephon.ops.pack import PackOptions
+from zephon.ops.shuffle import ShuffleOptions
+from zephon.ops.tokenize import TextTokenizer
+from zephon.options import PrefetchOptions, StreamOptions
+from zephon.runtime.lane import LanePlan
+from zephon.runtime.position import Share
+from zephon.runtime.stream import StreamPlan
+from zephon.work.base import WorkSource
+
+
+@dataclass(frozen=True, kw_only=True)
+class Description:
+    """The stages of a pipeline and their options; what was not called is None."""
+
+    tokenizer: TextTokenizer | None = None
+    pack: PackOptions | None = None
+    shuffle: ShuffleOptions | None = None
+    microbatch_size: int | None = None
+    drop_last: bool = True
+    prefetch: PrefetchOptions = field(default_factory=PrefetchOptions)
+    options: StreamOptions = field(default_factory=StreamOptions)
+
+    def __post_init__(self) -> None:
+        bound = self.vocabulary()
+        if bound and self.pack is not None and self.pack.pad_token_id >= bound:
+            raise ConfigError(
+                f"pad_token_id is {self.pack.pad_token_id}, outside the vocabulary of {bound} ids"
+            )
+
+    def vocabulary(self) -> int:
+        """The bound for token ids, 0 if nothing tells."""
+        given, tokenizer = self.options.vocab_size, self.tokenizer
+        if given is None:
+            return 0 if tokenizer is None else tokenizer.vocab_size
+        if tokenizer is not None and given < tokenizer.vocab_size:
+            raise ConfigError(
+                f"vocab_size is {given}, but the tokenizer makes ids up to "
+                f"{tokenizer.vocab_size - 1}: it needs at least {tokenizer.vocab_size}"
+            )
+        return given
+
+    def packing(self) -> PackOptions:
+        """How documents are packed; ConfigError if that was not said."""
+        if self.pack is None:
+            raise ConfigError("the pipeline is not complete: call pack_flat(...) before this")
+        return self.pack
+
+    def pads_tail(self) -> bool:
+        """Whether the last row of a lane is padded rather than dropped."""
+        tail = self.options.tail
+        return self.packing().pads_tail if tail is None else tail == "pad"
+
+    def stream_plan(self, work: WorkSource) -> StreamPlan:
+        """What iterating runs; ConfigError for what cannot work."""
+        if self.pack is None or self.microbatch_size is None:
+            missing = "pack_flat(...)" if self.pack is None else "batch(...)"
+            raise ConfigError(f"the pipeline is not complete: call {missing} before iterating it")
+        if self.tokenizer is None:
+            text = [dataset.name for dataset in work.datasets if dataset.format == "jsonl"]
+            if text:
+                raise ConfigError(
+                    f"dataset {text[0]!r} is JSONL, but the pipeline has no tokenize(...)"
+                )
+        options = self.options
+        if options.dp_degree > 1 and work.lane(0, options.lanes).length() is not None:
+            raise ConfigError(
+                "a pass that ends needs the data-parallel ranks to agree on its end, which this "
+                "version does in one process only: use exhausted_policy='repeat'"
+            )
+        return StreamPlan(
+            lane=LanePlan(
+                work=work,
+                tokenizer=self.tokenizer,
+                pack=self.pack,
+                shuffle=self.shuffle,
+                microbatch_size=self.microbatch_size,
+                drop_last=self.drop_last,
+                pad_tail=self.pads_tail(),
+                lanes=options.lanes,
+                vocab_size=self.vocabulary(),
+                prefetch=self.prefetch,
+            ),
+            share=Share(options.dp_group_id, options.dp_degree),
+            end=options.end,
+            agree=bool,
+        )
