@@ -4,13 +4,8 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-<<<<<<< HEAD
 
 from oracles import blending as oracle
-=======
-from oracles import blending as oracle
-
->>>>>>> gpt
 from zephon._native.helpers_cpp import (
     build_blending_indices,
     build_blending_indices_counted,

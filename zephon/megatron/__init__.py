@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from zephon.megatron._compile import _HELPER_CACHE_ROOT as _HELPER_CACHE_ROOT
     from zephon.megatron._compile import compile_helper
+    from zephon.megatron._register import register, registration, unregister
     from zephon.megatron.agreement import check_ranks_agree
     from zephon.megatron.blend import get_blend_from_list
     from zephon.megatron.blend_paths import expand_paths
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
         convert_split_vector_to_split_matrix,
         parse_and_normalize_split,
     )
+    from zephon.megatron.work_source import MegatronWorkSource
 
 __all__ = [
     "BlendedDataset",
@@ -44,6 +46,7 @@ __all__ = [
     "IndexedDatasetBuilder",
     "MegatronPretrainingRandomSampler",
     "MegatronPretrainingSampler",
+    "MegatronWorkSource",
     "Split",
     "check_ranks_agree",
     "compile_helper",
@@ -54,11 +57,17 @@ __all__ = [
     "get_size_per_split_per_dataset",
     "optimal_dtype",
     "parse_and_normalize_split",
+    "register",
+    "registration",
+    "unregister",
 ]
 
 _HOMES = {
     "_HELPER_CACHE_ROOT": "zephon.megatron._compile",
     "compile_helper": "zephon.megatron._compile",
+    "register": "zephon.megatron._register",
+    "registration": "zephon.megatron._register",
+    "unregister": "zephon.megatron._register",
     "get_blend_from_list": "zephon.megatron.blend",
     "IndexedDataset": "zephon.megatron.indexed",
     "IndexedDatasetBuilder": "zephon.megatron.builder",
@@ -71,6 +80,7 @@ _HOMES = {
     "GPTDatasetConfig": "zephon.megatron.config",
     "MegatronPretrainingRandomSampler": "zephon.megatron.samplers",
     "MegatronPretrainingSampler": "zephon.megatron.samplers",
+    "MegatronWorkSource": "zephon.megatron.work_source",
     "Split": "zephon.megatron.splits",
     "convert_split_vector_to_split_matrix": "zephon.megatron.splits",
     "create_megatron_sampler": "zephon.megatron.samplers",
