@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from zephon.aligned import MASK_FIELD, aligned_names
+from zephon.aligned import MASK_FIELD, aligned_names, as_numbers
 from zephon.block import RecordDocuments
 from zephon.records import TOKEN_FIELDS
 
@@ -57,7 +57,7 @@ class DocumentFields(Sequence[Mapping[str, Any]]):
         if not isinstance(documents, RecordDocuments):
             return {}
         record = documents.records[0]
-        tokens = next((name for name in TOKEN_FIELDS if name in record), None)
+        tokens = next((n for n in TOKEN_FIELDS if as_numbers(record.get(n)) is not None), None)
         if tokens is None:
             return dict(record)
         beside = aligned_names(record, tokens, len(record[tokens]))

@@ -168,4 +168,4 @@ def loss_mask_of(value: object, count: int) -> NDArray[np.uint8]:
         raise DataError(f"the field {MASK_FIELD!r} holds no row of numbers, one for each token")
     if len(array) != count:
         raise DataError(f"the field {MASK_FIELD!r} has {len(array)} values for {count} tokens")
-    return (array != 0).view(np.uint8)
+    return np.asarray(array != 0).view(np.uint8)

@@ -4,13 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from zephon._document_fields import DocumentFields
+from zephon._row_records import (
+    count_by_source,
+    field_names,
+    row_meta,
+    row_payload,
+    sample_id,
+)
 from zephon._sample import (
     ChunkId,
     ChunkOffset,
@@ -34,8 +40,9 @@ from zephon._sample import (
     ShardId,
 )
 from zephon._training_batch import TrainingBatch
+from zephon._training_options import IndexDtype, PositionMode, TrainingOptions
 from zephon.aligned import MASK_FIELD
-from zephon.collation import IndexDtype, PositionMode, TrainingOptions, to_training
+from zephon.collation import to_training
 from zephon.errors import DataError
 from zephon.records import (
     POSITION_FIELD,
@@ -117,9 +124,7 @@ class SampleBatch:
         """One record per row: token ids, positions and provenance."""
         if self._records is None:
             assert self._rows is not None
-            rows = self._rows
-            records = tuple(self._record(rows, row) for row in range(len(self)))
-            self._records = self._with_fields(rows, records)
+            self._records = self._make_records(self._rows)
         return self._records
 
     @property
@@ -128,7 +133,8 @@ class SampleBatch:
         if self._rows is None:
             return tuple(record.meta.sample_id for record in self.records)
         return tuple(
-            self._sample_id(self._rows, first) for first in self._rows.splits[:-1].tolist()
+            sample_id(self._rows, self._datasets, first)
+            for first in self._rows.splits[:-1].tolist()
         )
 
     @property
@@ -155,7 +161,7 @@ class SampleBatch:
     def token_counts(self) -> dict[int, int]:
         """Tokens in the batch by dataset number; empty where it is not known."""
         if self._rows is not None:
-            return _count(self._rows.source, self._rows.length)
+            return count_by_source(self._rows.source, self._rows.length)
         total: dict[int, int] = {}
         for record in self.records:
             for source, tokens in (record.meta.component_token_counts or {}).items():
@@ -166,7 +172,7 @@ class SampleBatch:
         """Documents that begin in the batch by dataset number."""
         if self._rows is not None:
             begins = self._rows.offset == 0
-            return _count(self._rows.source[begins], np.ones(int(begins.sum()), np.int64))
+            return count_by_source(self._rows.source[begins], np.ones(int(begins.sum()), np.int64))
         total: dict[int, int] = {}
         for record in self.records:
             for source, samples in record.meta.component_sample_counts.items():
@@ -419,84 +425,24 @@ class SampleBatch:
             **dataset.place(document).as_kwargs(),
         )
 
-    def _sample_id(self, rows: Rows, segment: int) -> tuple[int, int, int]:
-        if segment == len(rows.source) or rows.source[segment] < 0:
-            return -1, -1, -1  # a row of padding
-        source, row = int(rows.source[segment]), int(rows.row[segment])
-        return source, *self._datasets[source].sample_id(row)
-
-    def _record(self, rows: Rows, row: int) -> SampleRecord:
-        first, last = int(rows.splits[row]), int(rows.splits[row + 1])
-        segments = slice(first, last)
-        length = int(rows.length[segments].sum())
-        padding = rows.row_length - length
-        pieces = [np.asarray(rows.tokens(segment), np.int64) for segment in range(first, last)]
-        tokens = np.concatenate([*pieces, np.full(padding, rows.pad_token_id, np.int64)])
-        runs = [*rows.length[segments].tolist(), padding]
-        positions = np.concatenate([np.arange(run, dtype=np.int32) for run in runs])
-        begins = rows.offset[segments] == 0
-        cursor = partial(SampleCursor, self._number, row)
-        meta = SampleMeta(
-            sample_id=self._sample_id(rows, first),
-            lane_id=self._lane,
-            chunk_id=self._number,
-            chunk_offset=row,
-            component_sample_counts=_count(
-                rows.source[segments][begins], np.ones(int(begins.sum()), np.int64)
-            ),
-            component_token_counts=_count(rows.source[segments], rows.length[segments]),
-            tags={
-                "_packing_metadata": {
-                    "num_sequences": last - first,
-                    "total_length": length,
-                    "packing_efficiency": length / rows.row_length,
-                    "padding_length": padding,
-                },
-                "_contributors": tuple(
-                    ContributorRef(
-                        cursor(self._sample_id(rows, segment)),
-                        rows.last is None or bool(rows.last[segment]),
-                    )
-                    for segment in range(first, last)
-                ),
-                "documents": self.documents(row),
-            },
-        )
-        return SampleRecord(meta, {"input_ids": tokens, POSITION_FIELD: positions})
-
-    def _with_fields(
-        self, rows: Rows, records: tuple[SampleRecord, ...]
-    ) -> tuple[SampleRecord, ...]:
-        """Records whose payloads hold the fields that all documents of the batch have."""
-        names = set(_field_names(rows))
-        if rows.loss_masks is not None:
-            names.add(MASK_FIELD)
-        fields = {name: self.field(name, rows, rows.row_length) for name in sorted(names)}
+    def _make_records(self, rows: Rows) -> tuple[SampleRecord, ...]:
+        names = field_names(rows)
+        fields = {name: self.field(name, rows, rows.row_length) for name in names}
         return tuple(
-            replace(
-                record,
-                payload={**record.payload, **{name: fields[name][i] for name in fields}},
+            SampleRecord(
+                row_meta(
+                    rows,
+                    row,
+                    self._datasets,
+                    lane=self._lane,
+                    number=self._number,
+                    documents=self.documents(row),
+                ),
+                {**row_payload(rows, row), **{name: fields[name][row] for name in names}},
             )
-            for i, record in enumerate(records)
+            for row in range(len(self))
         )
 
 
 StreamItem: TypeAlias = SampleRecord | SampleBatch
 """What a pipeline hands from one operator to the next."""
-
-
-def _field_names(rows: Rows) -> set[str]:
-    """Fields but ``loss_mask`` that go along with the tokens of every segment of documents."""
-    found: set[str] | None = None
-    for segment in np.flatnonzero(rows.source >= 0).tolist() if rows.aligned else ():
-        fields = rows.aligned[int(rows.buffer[segment])]
-        names = set(() if fields is None else fields.names(int(rows.start[segment])))
-        found = names if found is None else found & names
-    return (found or set()) - {"input_ids", POSITION_FIELD}
-
-
-def _count(sources: NDArray[np.int64], amounts: NDArray[np.int64]) -> dict[int, int]:
-    known = sources >= 0
-    totals = np.zeros(int(sources.max(initial=-1)) + 1, dtype=np.int64)
-    np.add.at(totals, sources[known], amounts[known])
-    return {int(source): int(totals[source]) for source in np.unique(sources[known])}
