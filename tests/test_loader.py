@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import zephon
-from zephon.errors import ConfigError, ConfigTypeError, DataError, LifecycleError, StateError
+from zephon.errors import ConfigError, ConfigTypeError, LifecycleError, StateError
 from zephon.loader import ZephonDataLoader, convert_text_batch
 from zephon.types import SampleBatch, SampleMeta, SampleRecord
 
@@ -117,7 +117,11 @@ def test_thd_output_has_lengths_of_documents() -> None:
         ([record([1, 2], positions=[0])], {}, r"positions of payload 0 has shape \(1,\)"),
         ([record([1, 2, 3], positions=[0, 2, 3])], {}, "holds 2 at index 1, expected 1"),
         ([record([1, 2], positions=[0, 1]), record([1, 2])], {}, "payload 1 has no 'positions'"),
-        ([record([1, 2], loss_mask=[1])], {}, r"loss_mask of payload 0 has shape \(1,\)"),
+        (
+            [record([1, 2], loss_mask=[1])],
+            {},
+            r"payload 0: the field 'loss_mask' has 1 values for 2 tokens",
+        ),
         ([record([1, 2])], {"output_format": "flat"}, "flat"),
     ],
 )
@@ -130,7 +134,9 @@ def test_input_that_cannot_become_a_batch_is_refused(
 
 def test_payloads_without_tokens_are_refused() -> None:
     meta = SampleMeta(sample_id=(0, 0, 0), lane_id=0, chunk_id=0)
-    with pytest.raises(DataError, match="has no token field: looked for input_ids, .* found text"):
+    with pytest.raises(
+        ConfigError, match="payload 0: has no token field: looked for .* found text"
+    ):
         convert_text_batch(SampleBatch([SampleRecord(meta, {"text": "a"})]))
 
 

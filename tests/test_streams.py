@@ -238,7 +238,7 @@ def test_lanes_of_different_length_end_by_agreement_or_with_fillers(
     filled = run("filler")
     assert len(filled) > len(agreed)
     assert len(filled) % 2 == 0
-    fillers = [batch for batch in filled if batch.ids == [(-1, -1, -1)]]
+    fillers = [batch for batch in filled if batch.ids == ((-1, -1, -1),)]
     assert 1 <= len(fillers) < len(filled) - len(agreed)
     out = fillers[0].to_training(
         return_labels=True, return_padding_mask=True, return_num_valid_tokens=True

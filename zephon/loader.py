@@ -64,9 +64,9 @@ def convert_text_batch(
     Raises
     ------
     DataError
-        A token id is outside the vocabulary, or a payload holds no token ids.
+        A token id is outside the vocabulary.
     ConfigError
-        Rows of fewer than two tokens, of different lengths, or longer than
+        A payload without token ids, rows of fewer than two tokens, of different lengths, or longer than
         ``pad_to_length``; positions that do not restart at 0.
     """
     import torch

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from zephon.aligned import Aligned, join_aligned
 from zephon.block import TokenBlock
 from zephon.cursor import CHECK_TOKENS, DocumentCursor, Dropped, Tokens, check_tokens
 from zephon.errors import DataError, StateError
@@ -39,9 +40,9 @@ class Parts:
 
     Attributes
     ----------
-    buffers, buffer, start, length
-        Where the tokens lie, as in :class:`zephon.block.TokenDocuments`. No
-        length is 0.
+    buffers, aligned, buffer, start, length
+        Where the tokens lie and what is beside them, as in
+        :class:`zephon.block.TokenDocuments`. No length is 0.
     offset, whole : int64
         Tokens of the document before the part, and of the whole document.
     draw, source, row : int64
@@ -51,6 +52,7 @@ class Parts:
     """
 
     buffers: tuple[Tokens, ...]
+    aligned: Aligned
     buffer: NDArray[np.int32]
     start: NDArray[np.int64]
     length: NDArray[np.int64]
@@ -66,17 +68,18 @@ class Parts:
 
     def take(self, index: NDArray[np.integer[Any]] | slice) -> Parts:
         """Some of the parts."""
-        arrays = [getattr(self, f.name)[index] for f in fields(self)[1:]]
-        return Parts(self.buffers, *arrays)
+        arrays = [getattr(self, f.name)[index] for f in fields(self)[2:]]
+        return Parts(self.buffers, self.aligned, *arrays)
 
     def join(self, other: Parts) -> Parts:
         """These parts, then the others."""
         arrays = [
             np.concatenate([getattr(self, f.name), getattr(other, f.name)])
-            for f in fields(self)[1:]
+            for f in fields(self)[2:]
         ]
         arrays[0][len(self) :] += len(self.buffers)
-        return Parts(self.buffers + other.buffers, *arrays)
+        aligned = join_aligned(self.aligned, len(self.buffers), other.aligned, len(other.buffers))
+        return Parts(self.buffers + other.buffers, aligned, *arrays)
 
     def rows(
         self,
@@ -87,12 +90,15 @@ class Parts:
         **shape: Any,
     ) -> Rows:
         """Rows of segments (``[m]``), each ``length`` tokens from ``offset`` of a document."""
+        begin = self.offset[document] + offset
         return Rows(
             buffers=self.buffers,
+            aligned=self.aligned,
             buffer=self.buffer[document],
             start=self.start[document] + offset,
             length=length,
-            offset=self.offset[document] + offset,
+            offset=begin,
+            last=begin + length == self.whole[document],
             source=self.source[document],
             row=self.row[document],
             splits=splits,
@@ -254,6 +260,7 @@ class DocumentStream:
         keep = np.flatnonzero(~(empty | oversized))
         parts = Parts(
             documents.buffers,
+            documents.aligned,
             documents.buffer[keep],
             documents.start[keep] + offset[keep],
             (whole - offset)[keep],
@@ -303,6 +310,7 @@ def _split(parts: Parts, longest: int) -> Parts:
     length = np.minimum(cut.length - inside, longest)
     return Parts(
         cut.buffers,
+        cut.aligned,
         cut.buffer,
         cut.start + inside,
         length,
@@ -326,5 +334,6 @@ def _compact(parts: Parts) -> Parts:
     first = int(parts.buffer.min()) if len(parts) else len(parts.buffers)
     if first == 0:
         return parts
-    arrays = [getattr(parts, f.name) for f in fields(parts)[2:]]
-    return Parts(parts.buffers[first:], parts.buffer - np.int32(first), *arrays)
+    arrays = [getattr(parts, f.name) for f in fields(parts)[3:]]
+    aligned, buffer = parts.aligned[first:], parts.buffer - np.int32(first)
+    return Parts(parts.buffers[first:], aligned, buffer, *arrays)
