@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -49,11 +49,38 @@ Aligned = tuple[AlignedFields | None, ...]
 """One entry for each buffer, or no entry at all if no buffer has any."""
 
 
-def join_aligned(first: Aligned, buffers: int, second: Aligned, more: int) -> Aligned:
-    """The fields of ``buffers`` buffers and of ``more`` after them."""
-    if not (first or second):
-        return ()
-    return (first or (None,) * buffers) + (second or (None,) * more)
+class Buffered(Protocol):
+    """Something whose tokens lie in buffers."""
+
+    @property
+    def buffers(self) -> tuple[NDArray[np.integer[Any]], ...]:
+        """The memory."""
+        ...
+
+    @property
+    def aligned(self) -> Aligned:
+        """What goes along with it."""
+        ...
+
+
+def join_buffers(
+    parts: Sequence[Buffered],
+) -> tuple[tuple[NDArray[np.integer[Any]], ...], Aligned, list[NDArray[np.int32]]]:
+    """The buffers of all parts, each once, and where those of each part have gone."""
+    buffers: list[NDArray[np.integer[Any]]] = []
+    aligned: list[AlignedFields | None] = []
+    seen: dict[int, int] = {}
+    moves = []
+    for part in parts:
+        moved = np.empty(len(part.buffers), dtype=np.int32)
+        for i, array in enumerate(part.buffers):
+            if id(array) not in seen:
+                seen[id(array)] = len(buffers)
+                buffers.append(array)
+                aligned.append(part.aligned[i] if part.aligned else None)
+            moved[i] = seen[id(array)]
+        moves.append(moved)
+    return tuple(buffers), tuple(aligned) if any(aligned) else (), moves
 
 
 class ArrayFields(AlignedFields):

@@ -66,8 +66,8 @@ def convert_text_batch(
     DataError
         A token id is outside the vocabulary.
     ConfigError
-        A payload without token ids, rows of fewer than two tokens, of different lengths, or longer than
-        ``pad_to_length``; positions that do not restart at 0.
+        A payload without token ids; rows of fewer than two tokens, of different
+        lengths, or longer than ``pad_to_length``; positions that do not restart at 0.
     """
     import torch
 
@@ -155,19 +155,24 @@ class ZephonDataLoader(Iterator["TrainingBatch"]):
             raise LifecycleError(
                 "the loader was closed before its end: make a new one and load the state into it"
             )
+        before = self._pipeline.position
         try:
             if self._iterator is None:
                 self._iterator = iter(self._pipeline)
             sample_batch = next(self._iterator)
             batch = self._convert_batch(sample_batch)
+            self._component_tokens.update(sample_batch.token_counts())
         except StopIteration:
+            if self._closed:  # by another thread or a signal handler, meanwhile
+                raise LifecycleError("the loader was closed while it waited for a batch") from None
             self._exhausted = True
             self.close()
             raise
         except BaseException:
             self.close()
+            # The batch was not handed out: the state stays behind the one before.
+            self._pipeline.position = before
             raise
-        self._component_tokens.update(sample_batch.token_counts())
         return batch
 
     def __enter__(self) -> ZephonDataLoader:

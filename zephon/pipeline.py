@@ -129,6 +129,15 @@ class Pipeline(Stages):
         self._position = Position(saved.delivered, saved.cursors, saved.passes)
 
     @property
+    def position(self) -> Position | None:
+        """Where the stream stands; None before it is iterated or restored."""
+        return self._position
+
+    @position.setter
+    def position(self, position: Position | None) -> None:
+        self._position = position
+
+    @property
     def passes(self) -> int:
         """Finite passes that were finished."""
         return self._here().passes
@@ -152,9 +161,6 @@ class Pipeline(Stages):
 
     def _here(self) -> Position:
         return self._position or Position.start(self._said.options.lanes)
-
-    def _deliver(self, position: Position) -> None:
-        self._position = position
 
     def _finish_pass(self) -> None:
         """The next pass begins here."""
@@ -191,15 +197,19 @@ class _Iteration(Iterator["SampleBatch"]):
         try:
             batch, position = next(self._stream)
         except StopIteration:
+            ended = self._pipeline._stream is self._stream  # and was not closed meanwhile
             self._pipeline.close()
-            self._pipeline._finish_pass()
+            if ended:
+                self._pipeline._finish_pass()
             raise
         except BaseException:
             self._pipeline.close()
             raise
-        self._pipeline._deliver(position)
+        self._pipeline.position = position
         return batch
 
     def __del__(self) -> None:
+        # Any thread may run this, also one of the stream's own: only signal, wait for nothing.
         if self._pipeline._stream is self._stream:
-            self._pipeline.close()
+            self._pipeline._stream = None
+            self._stream.abandon()

@@ -16,8 +16,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from zephon._native import collate
-from zephon.aligned import MASK_FIELD, Aligned, AlignedFields
+from zephon.aligned import MASK_FIELD, Aligned, join_buffers
 from zephon.errors import ConfigError, DataError
+
+
+ANY_ID = 2**62
+"""The bound where no vocabulary is known: ids that are negative are none in any."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,7 +230,7 @@ class Rows:
             shift=shift,
             pad_id=self.pad_token_id,
             ignore_index=ignore_index,
-            vocab_size=self.vocab_size,
+            vocab_size=self.vocab_size or ANY_ID,
             mask_start=(self.offset == 0).view(np.uint8) if mask_segment_starts else None,
             loss_mask=self.loss_masks,
             **outputs,
@@ -239,19 +243,9 @@ def concatenate(parts: Sequence[Rows]) -> Rows:
     first = parts[0]
     if len(parts) == 1:
         return first
-    buffers: list[NDArray[np.integer[Any]]] = []
-    aligned: list[AlignedFields | None] = []
-    seen: dict[int, int] = {}  # a window that was cut into several parts gives its buffers once
-    buffer, splits = [], [np.zeros(1, dtype=np.int64)]
+    buffers, aligned, moves = join_buffers(parts)
+    splits = [np.zeros(1, dtype=np.int64)]
     for part in parts:
-        moved = np.empty(len(part.buffers), dtype=np.int32)
-        for i, array in enumerate(part.buffers):
-            if id(array) not in seen:
-                seen[id(array)] = len(buffers)
-                buffers.append(array)
-                aligned.append(part.aligned[i] if part.aligned else None)
-            moved[i] = seen[id(array)]
-        buffer.append(moved[part.buffer])
         splits.append(part.splits[1:] + splits[-1][-1])
 
     def join(name: str) -> NDArray[Any]:
@@ -259,14 +253,14 @@ def concatenate(parts: Sequence[Rows]) -> Rows:
 
     return replace(
         first,
-        buffers=tuple(buffers),
-        buffer=np.concatenate(buffer),
+        buffers=buffers,
+        buffer=np.concatenate([m[p.buffer] for m, p in zip(moves, parts, strict=True)]),
         start=join("start"),
         length=join("length"),
         offset=join("offset"),
         source=join("source"),
         row=join("row"),
         last=None if first.last is None else join("last"),
-        aligned=tuple(aligned) if any(aligned) else (),
+        aligned=aligned,
         splits=np.concatenate(splits),
     )

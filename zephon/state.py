@@ -35,6 +35,7 @@ from zephon.runtime.exchange import Exchange
 
 MAGIC = b"\x93ZEPHON\n"
 VERSION = 1
+_SIZES = frozenset(("format", "documents", "shards", "bytes"))
 _FINE, _FAILED = b"\0", b"\1"
 _HEADER = len(MAGIC) + 2 + 6
 _CHECKSUM = 16
@@ -142,10 +143,16 @@ def decode(data: bytes) -> StreamState:
     """
     payload = _payload(data)
     try:
-        return _parse(payload)
-    except (ValueError, IndexError, KeyError, TypeError) as error:
+        state = _parse(payload)
+        # There is one encoding of a state; whatever else decodes to it was made by hand.
+        if encode(state) != bytes(data):
+            raise ValueError("it is not written as states are")
+    except (ValueError, LookupError, TypeError, AttributeError, ArithmeticError) as error:
         # The checksum fits, so this was written so: a bug or a forgery, not damage.
         raise StateError(f"the state's content is malformed ({error})") from error
+    except RecursionError:
+        raise StateError("the state's content is malformed (nested too deeply)") from None
+    return state
 
 
 def verify(state: StreamState, options: dict[str, Any], sources: tuple[SourceState, ...]) -> None:
@@ -353,6 +360,8 @@ def _parse(payload: bytes) -> StreamState:
     sources = []
     for i, size in enumerate(names):
         name = size.pop("name")
+        if not isinstance(name, str) or not _SIZES.issubset(size):
+            raise ValueError(f"source {i} lacks its name or sizes")
         entry = packed[24 * i : 24 * i + 24]
         if entry[:8] != _name_digest(name):
             raise ValueError(f"the name {name!r} has another digest")
@@ -365,9 +374,12 @@ def _parse(payload: bytes) -> StreamState:
         check = reader.take(8) if token or rows or shuffled else b""
         cursors.append(LaneCursor(documents, rows, window, shuffled, check))
     reader.finish()
-    return StreamState(
-        json.loads(sections[_OPTIONS]), tuple(sources), delivered, tuple(cursors), passes, part
-    )
+    options = json.loads(sections[_OPTIONS])
+    if not isinstance(options, dict) or options.get("canonical_replicas", lanes) != lanes:
+        raise ValueError(f"options {str(options)[:80]} do not go with {lanes} lanes")
+    if part is not None and not part[0] < part[1] <= lanes:
+        raise ValueError(f"part of rank {part[0]} of {part[1]}, with {lanes} lanes")
+    return StreamState(options, tuple(sources), delivered, tuple(cursors), passes, part)
 
 
 def _varints(data: bytes, count: int) -> list[int]:
@@ -407,8 +419,13 @@ class _Reader:
             byte = self.take(1)[0]
             value |= (byte & 0x7F) << shift
             if byte < 0x80:
-                return value
+                break
             shift += 7
+            if shift > 63:
+                raise ValueError("a number of more than 64 bits")
+        if value >= 2**63:
+            raise ValueError(f"the number {value}")
+        return value
 
     def finish(self) -> None:
         if not self.at_end():

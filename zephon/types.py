@@ -276,17 +276,19 @@ class SampleBatch:
 
         Padding that payloads made by hand come with stays what it is.
         """
+        for source in np.unique(rows.source[rows.source >= 0]).tolist():
+            self._datasets[source].check(rows.row[rows.source == source])
         bad = rows.collate(shift=shift, ignore_index=ignore_index, **more)
         if bad is not None:
             segment, at, token = bad
             at += int(rows.offset[segment])
-            raise self._data_error(
-                rows,
-                segment,
-                f"token {at} is {token}, outside the vocabulary of {rows.vocab_size} ids. Was it "
-                "made with another tokenizer? Tokenize it anew, or set vocab_size to what the "
-                "model has",
+            told = (
+                f"outside the vocabulary of {rows.vocab_size} ids. Was it made with another "
+                "tokenizer? Tokenize it anew, or set vocab_size to what the model has"
             )
+            if token < 0:
+                told = "but ids are not negative: was it written with too small an integer type?"
+            raise self._data_error(rows, segment, f"token {at} is {token}, {told}")
         if self._rows is None and (inputs := more.get("input_ids")) is not None:
             for row, (tokens, real) in enumerate(
                 zip(rows.buffers, rows.lengths().tolist(), strict=True)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from zephon.aligned import Aligned, join_aligned
+from zephon.aligned import join_buffers
 from zephon.block import Documents, RecordDocuments, TokenDocuments
 from zephon.errors import ConfigError, ConfigTypeError
 from zephon.io.memory import InMemoryShard
@@ -36,6 +36,8 @@ class Dataset:
             raise ConfigTypeError(f"name is {name!r}, expected a str")
         if not name:
             raise ConfigError("name is empty: a dataset needs a name to be mixed and resumed by")
+        if any("\ud800" <= c <= "\udfff" for c in name):
+            raise ConfigError(f"name is {name!r}, which UTF-8 cannot write: choose another one")
         self.name = name
         self.format = format
         self._shards = tuple(shards)
@@ -132,6 +134,14 @@ class Dataset:
         ]
         return _interleave(parts, picks, len(rows))
 
+    def check(self, rows: NDArray[np.int64]) -> None:
+        """Raise if a file that ``rows`` lie in has shrunk since it was opened.
+
+        Reading a mapped file past its end would kill the process.
+        """
+        for shard in np.unique(np.searchsorted(self._ends, rows, side="right")).tolist():
+            self._shards[shard].check()
+
     def sample_id(self, row: int) -> tuple[int, int]:
         """Shard and number inside it of document ``row``."""
         shard = int(np.searchsorted(self._ends, row, side="right"))
@@ -163,15 +173,12 @@ def _interleave(parts: list[Documents], picks: list[NDArray[np.intp]], count: in
             for where, record in zip(pick.tolist(), part.records, strict=True):
                 records[where] = record
         return RecordDocuments(records)
-    buffers: list[NDArray[Any]] = []
-    aligned: Aligned = ()
+    tokens = [part for part in parts if isinstance(part, TokenDocuments)]
+    buffers, aligned, moves = join_buffers(tokens)
     buffer = np.empty(count, dtype=np.int32)
     start = np.empty(count, dtype=np.int64)
     length = np.empty(count, dtype=np.int64)
-    for part, pick in zip(parts, picks, strict=True):
-        assert isinstance(part, TokenDocuments)
-        buffer[pick] = part.buffer + len(buffers)
+    for part, pick, moved in zip(tokens, picks, moves, strict=True):
+        buffer[pick] = moved[part.buffer]
         start[pick], length[pick] = part.start, part.length
-        aligned = join_aligned(aligned, len(buffers), part.aligned, len(part.buffers))
-        buffers.extend(part.buffers)
-    return TokenDocuments(tuple(buffers), buffer, start, length, aligned)
+    return TokenDocuments(buffers, buffer, start, length, aligned)

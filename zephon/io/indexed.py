@@ -6,6 +6,7 @@ document whose sequences do not follow one another there is copied when read.
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -45,8 +46,22 @@ class IndexedShard(Shard):
     def __len__(self) -> int:
         return len(self._lengths)
 
+    def check(self) -> None:
+        """The mapped tokens are still there."""
+        try:
+            size = os.stat(f"{self._prefix}.bin").st_size
+        except OSError as error:
+            raise DataError(f"is gone: {error.strerror}", file=f"{self._prefix}.bin") from error
+        if size < self.nbytes:
+            raise DataError(
+                f"had {self.nbytes} bytes of tokens when it was opened and has {size} now: it was "
+                "truncated while in use. Restore the file, or build the dataset anew",
+                file=f"{self._prefix}.bin",
+            )
+
     def read(self, rows: NDArray[np.int64]) -> TokenDocuments:
         """Documents ``rows``, as places in the mapped file."""
+        self.check()
         buffers: list[NDArray[np.integer[Any]]] = [self._tokens]
         buffer = np.zeros(len(rows), dtype=np.int32)
         start = self._starts[rows]
@@ -63,6 +78,7 @@ class IndexedShard(Shard):
 
     def digest(self) -> bytes:
         """Digest of the whole index and of spread probes of the tokens."""
+        self.check()
         starts, lengths, bounds = self._sequences
         dtype = self._tokens.dtype.str.encode()
         return probe_digest(self._tokens.view(np.uint8), dtype, starts, lengths, bounds)

@@ -46,8 +46,12 @@ class JsonlShard(Shard):
 
     def read(self, rows: NDArray[np.int64]) -> RecordDocuments:
         """Records ``rows`` as dictionaries."""
-        self._file.check_size()
+        self.check()
         return RecordDocuments([self._record(row) for row in rows.tolist()])
+
+    def check(self) -> None:
+        """The mapped text is still there."""
+        self._file.check_size()
 
     def place(self, row: int) -> Place:
         """File, physical line and byte offset of record ``row``."""
@@ -56,6 +60,7 @@ class JsonlShard(Shard):
 
     def digest(self) -> bytes:
         """Digest of the line offsets and of spread probes of the text."""
+        self.check()
         return probe_digest(self._file.data, self._starts)
 
     def _record(self, row: int) -> dict[str, Any]:
@@ -131,14 +136,20 @@ def _orjson_loads() -> Any:
     return orjson.loads
 
 
-def _refuse_other_formats(file: MappedFile) -> None:
+def compressed(head: bytes) -> str:
+    """What is wrong with a file that begins with ``head`` if it is compressed; else empty."""
     for magic, (kind, tool) in _COMPRESSED.items():
-        if file.data[: len(magic)].tobytes() == magic:
-            raise DataError(
-                f"is {kind} data. This version reads uncompressed JSONL only: "
-                f"decompress it ({tool}) first",
-                file=file.path,
+        if head.startswith(magic):
+            return (
+                f"is {kind} data. This version reads uncompressed JSONL only: decompress it "
+                f"({tool}) first"
             )
+    return ""
+
+
+def _refuse_other_formats(file: MappedFile) -> None:
+    if problem := compressed(file.data[:4].tobytes()):
+        raise DataError(problem, file=file.path)
 
 
 def _index(

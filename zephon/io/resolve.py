@@ -10,7 +10,7 @@ from pathlib import Path
 
 from zephon.errors import ConfigError, ConfigTypeError, DataError
 from zephon.io.indexed import IndexedFormat
-from zephon.io.jsonl import JsonlFormat
+from zephon.io.jsonl import JsonlFormat, compressed
 from zephon.io.shard import Format
 
 FORMATS: dict[str, Format] = {fmt.name: fmt for fmt in (JsonlFormat(), IndexedFormat())}
@@ -33,10 +33,14 @@ def resolve(
         )
     wanted = [FORMATS[fmt]] if fmt else list(FORMATS.values())
     found: dict[Path, Format] = {}
+    seen: set[str] = set()  # real paths: a file that is reached in two ways is one file
     for one in _each_path(name, path):
         for file in _expand(name, one, wanted):
             kind = _kind(name, file, wanted)
-            found.setdefault(kind.canonical(file), kind)
+            canonical = kind.canonical(file)
+            if (real := os.path.realpath(canonical)) not in seen:
+                seen.add(real)
+                found[canonical] = kind
     kinds = {kind.name for kind in found.values()}
     if len(kinds) > 1:
         raise DataError(
@@ -47,6 +51,10 @@ def resolve(
 
 
 def _each_path(name: str, path: PathLike | Sequence[PathLike]) -> list[Path]:
+    if not isinstance(path, (str, os.PathLike, Sequence)):
+        raise ConfigTypeError(
+            f"dataset {name!r}: path is {path!r}, expected a str, a PathLike or a sequence of them"
+        )
     many = [path] if isinstance(path, (str, os.PathLike)) else list(path)
     if not many:
         raise ConfigError(f"dataset {name!r}: path is an empty list, expected at least one file")
@@ -80,12 +88,7 @@ def _expand(name: str, path: Path, wanted: list[Format]) -> list[Path]:
 
 
 def _search(name: str, folder: Path, wanted: list[Format]) -> list[Path]:
-    files = [
-        file
-        for file in sorted(folder.rglob("*"))
-        if file.is_file()
-        and not any(part.startswith(".") for part in file.relative_to(folder).parts)
-    ]
+    files = _walk(name, folder)
     suffixes = {suffix for fmt in wanted for suffix in fmt.suffixes}
     known = [file for file in files if file.suffix.lower() in suffixes]
     if not known:
@@ -99,6 +102,32 @@ def _search(name: str, folder: Path, wanted: list[Format]) -> list[Path]:
     return known
 
 
+def _walk(name: str, folder: Path) -> list[Path]:
+    """Every file below, in the order of names; linked folders are entered once."""
+    files = []
+    entered: set[str] = set()
+    for here, folders, names in os.walk(folder, followlinks=True):
+        real = os.path.realpath(here)
+        if real in entered:
+            folders.clear()
+            continue
+        entered.add(real)
+        folders[:] = sorted(one for one in folders if not one.startswith("."))
+        for one in names:
+            file = Path(here, one)
+            if one.startswith("."):
+                continue
+            if file.is_symlink() and not file.exists():
+                raise DataError(
+                    f"dataset {name!r}: the link leads to {os.readlink(file)}, which is not there: "
+                    "restore the file or remove the link",
+                    file=file,
+                )
+            if file.is_file():
+                files.append(file)
+    return sorted(files)
+
+
 def _kind(name: str, file: Path, wanted: list[Format]) -> Format:
     for fmt in wanted:
         if file.suffix.lower() in fmt.suffixes or len(wanted) == 1:
@@ -108,6 +137,8 @@ def _kind(name: str, file: Path, wanted: list[Format]) -> Format:
     for fmt in wanted:
         if fmt.recognises(file, head):
             return fmt
+    if path_kind := compressed(head):
+        raise DataError(f"dataset {name!r}: {path_kind}", file=file)
     if head.startswith(b"PAR1"):
         raise DataError(
             f"dataset {name!r}: is Parquet, which this version does not read: convert it to JSONL",

@@ -45,6 +45,10 @@ class Shard(ABC):
     def read(self, rows: NDArray[np.int64]) -> Documents:
         """Documents ``rows`` (int64 ``[n]``, each below ``len(self)``), in that order."""
 
+    def check(self) -> None:
+        """Raise if the file has shrunk since it was opened; nothing to do in memory."""
+        return None
+
     @abstractmethod
     def place(self, row: int) -> Place:
         """Where document ``row`` stands, for error messages."""

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from zephon.aligned import Aligned, join_aligned
+from zephon.aligned import Aligned, join_buffers
 from zephon.block import TokenBlock
 from zephon.cursor import CHECK_TOKENS, DocumentCursor, Dropped, Tokens, check_tokens
 from zephon.errors import DataError, StateError
@@ -70,16 +70,6 @@ class Parts:
         """Some of the parts."""
         arrays = [getattr(self, f.name)[index] for f in fields(self)[2:]]
         return Parts(self.buffers, self.aligned, *arrays)
-
-    def join(self, other: Parts) -> Parts:
-        """These parts, then the others."""
-        arrays = [
-            np.concatenate([getattr(self, f.name), getattr(other, f.name)])
-            for f in fields(self)[2:]
-        ]
-        arrays[0][len(self) :] += len(self.buffers)
-        aligned = join_aligned(self.aligned, len(self.buffers), other.aligned, len(other.buffers))
-        return Parts(self.buffers + other.buffers, aligned, *arrays)
 
     def rows(
         self,
@@ -153,20 +143,28 @@ class DocumentStream:
         self._loaded = cursor.dropped  # what was left out up to the last block
         self._end = cursor.draw
         self._finished = False
-        self.parts: Parts | None = None
+        self._chunks: list[Parts] = []  # loaded and not taken; joined when they are looked at
+        self._total = self._count = 0
 
     @property
     def cursor(self) -> DocumentCursor:
         """The position of the first token that is not taken."""
         return self._cursor
 
+    @property
+    def parts(self) -> Parts | None:
+        """What is loaded and not taken; None if there is nothing."""
+        if len(self._chunks) > 1:
+            self._chunks = [_join(self._chunks)]
+        return self._chunks[0] if self._chunks else None
+
     def total(self) -> int:
         """Tokens that are loaded and not taken."""
-        return 0 if self.parts is None else int(self.parts.length.sum())
+        return self._total
 
     def count(self) -> int:
         """Parts that are loaded and not taken."""
-        return 0 if self.parts is None else len(self.parts)
+        return self._count
 
     def load(self) -> bool:
         """Load documents until there are more parts; False at the end of the lane."""
@@ -178,8 +176,9 @@ class DocumentStream:
             self._end = block.first + len(block)
             more = self._read(block)
             if len(more):
-                none = self.parts is None or not len(self.parts)
-                self.parts = more if none else self.parts.join(more)  # type: ignore[union-attr]
+                self._chunks.append(more)
+                self._total += int(more.length.sum())
+                self._count += len(more)
                 return True
             fruitless += len(block)
         oversized = (
@@ -220,7 +219,7 @@ class DocumentStream:
                 offset=_add_first(rest.offset, tokens),
                 length=_add_first(rest.length, -tokens),
             )
-        self.parts = _compact(rest)
+        self._hold(_compact(rest))
 
     def finish(self, tail_tokens: int = 0) -> None:
         """Take everything: the lane is at its end, and so many tokens fill no row."""
@@ -228,7 +227,12 @@ class DocumentStream:
             return
         self._finished = True
         self._cursor = DocumentCursor(self._end, 0, self._loaded + Dropped(tail_tokens=tail_tokens))
-        self.parts = None
+        self._hold(None)
+
+    def _hold(self, parts: Parts | None) -> None:
+        self._chunks = [parts] if parts is not None and len(parts) else []
+        self._count = len(parts) if self._chunks and parts is not None else 0
+        self._total = int(parts.length.sum()) if self._count and parts is not None else 0
 
     def evidence(self) -> bytes | tuple[Tokens, ...]:
         """The last tokens taken of the open document; empty if it was not begun."""
@@ -299,6 +303,16 @@ class DocumentStream:
             )
 
 
+def _join(chunks: list[Parts]) -> Parts:
+    """Parts after each other; a buffer that several lie in comes once."""
+    buffers, aligned, moves = join_buffers(chunks)
+    buffer = np.concatenate([m[c.buffer] for m, c in zip(moves, chunks, strict=True)])
+    arrays = [
+        np.concatenate([getattr(chunk, f.name) for chunk in chunks]) for f in fields(Parts)[3:]
+    ]
+    return Parts(buffers, aligned, buffer, *arrays)
+
+
 def _split(parts: Parts, longest: int) -> Parts:
     """Cut parts into pieces that end at multiples of ``longest`` tokens of their document."""
     if not (parts.length > longest).any():
@@ -330,10 +344,14 @@ def _add_first(values: NDArray[np.int64], amount: int) -> NDArray[np.int64]:
 
 
 def _compact(parts: Parts) -> Parts:
-    """Let go of buffers in front that nothing refers to any more."""
-    first = int(parts.buffer.min()) if len(parts) else len(parts.buffers)
-    if first == 0:
+    """Let go of buffers that nothing refers to any more."""
+    used = np.unique(parts.buffer)
+    if len(used) == len(parts.buffers):
         return parts
-    arrays = [getattr(parts, f.name) for f in fields(parts)[3:]]
-    aligned, buffer = parts.aligned[first:], parts.buffer - np.int32(first)
-    return Parts(parts.buffers[first:], aligned, buffer, *arrays)
+    kept = used.tolist()
+    return replace(
+        parts,
+        buffers=tuple(parts.buffers[i] for i in kept),
+        aligned=tuple(parts.aligned[i] for i in kept) if parts.aligned else (),
+        buffer=np.searchsorted(used, parts.buffer).astype(np.int32),
+    )

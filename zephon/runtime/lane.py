@@ -76,12 +76,21 @@ def _rows(
         drop_oversized=plan.pack.drops_oversized,
         split=not plan.pack.wraps and not plan.pack.drops_oversized,
         names=[dataset.name for dataset in plan.work.datasets],
-        patience=1000 + 2 * sum(dataset.total() for dataset in plan.work.datasets),
+        patience=_patience(plan.work),
     )
     packer = make_packer(
         documents, plan.pack, inner, pad_tail=plan.pad_tail, vocab_size=plan.vocab_size
     )
     return packer if plan.shuffle is None else Shuffle(packer, plan.shuffle, lane, cursor)
+
+
+def _patience(work: WorkSource) -> int:
+    """Draws in which every source has come by, the rarest too, as often as it has documents."""
+    total = sum(work.weights)
+    return 1000 + max(
+        2 * dataset.total() * total // max(weight, 1)
+        for dataset, weight in zip(work.datasets, work.weights, strict=True)
+    )
 
 
 def _blocks(

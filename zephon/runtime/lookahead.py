@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import threading
 import weakref
 from collections.abc import Iterator
 from queue import SimpleQueue
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from zephon.errors import LifecycleError
 
@@ -38,7 +39,12 @@ class Lookahead(Generic[T]):
         self._thread = threading.Thread(
             target=_run, args=(self._shared,), name="zephon-lookahead", daemon=True
         )
-        self._finalizer = weakref.finalize(self, _stop, self._shared, self._thread, self._pid)
+        # The collector may run this in any thread, also in one that this one waits for, so it
+        # signals and does not wait.
+        weakref.finalize(self, _signal, self._shared).atexit = False
+        if not _RUNNING:
+            atexit.register(_close_all)
+        _RUNNING.add(self)
         self._thread.start()
 
     def __iter__(self) -> Lookahead[T]:
@@ -59,9 +65,28 @@ class Lookahead(Generic[T]):
         self._shared.room.release()
         return item  # type: ignore[return-value]
 
+    def abandon(self) -> None:
+        """Let the thread end, without waiting for it."""
+        _signal(self._shared)
+
     def close(self) -> None:
-        """Stop the thread and wait for it; nothing that it took is delivered any more."""
-        self._finalizer()
+        """Stop the thread and wait for it; nothing that it took is delivered any more.
+
+        A thread that is waiting for the next item gets StopIteration.
+        """
+        _signal(self._shared)
+        _RUNNING.discard(self)
+        # In a forked copy the thread is not there.
+        if os.getpid() == self._pid and self._thread is not threading.current_thread():
+            self._thread.join()
+
+
+_RUNNING: weakref.WeakSet[Lookahead[Any]] = weakref.WeakSet()
+
+
+def _close_all() -> None:
+    for lookahead in list(_RUNNING):
+        lookahead.close()
 
 
 def _run(shared: _Shared[T]) -> None:
@@ -75,10 +100,8 @@ def _run(shared: _Shared[T]) -> None:
         shared.items.put((None, error))
 
 
-def _stop(shared: _Shared[T], thread: threading.Thread, pid: int) -> None:
-    shared.stopped = True
-    if os.getpid() != pid:
-        return  # a forked copy: the thread is not there
-    shared.room.release()
-    if thread is not threading.current_thread():
-        thread.join()
+def _signal(shared: _Shared[Any]) -> None:
+    if not shared.stopped:
+        shared.stopped = True
+        shared.room.release()
+        shared.items.put((None, StopIteration()))  # for whoever waits for an item

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass
@@ -23,6 +24,8 @@ logger = logging.getLogger(__name__)
 
 BATCHES_AHEAD = 4
 """Batches that are packed before they are asked for."""
+
+_READERS = "zephon-read"
 
 End = Literal["agree", "filler"]
 
@@ -89,21 +92,30 @@ class Stream:
 
     def close(self) -> None:
         """Stop and wait for all threads; what they had prepared is forgotten."""
+        self.abandon()
+        items, executor = self._items, self._executor
+        if isinstance(items, Lookahead):
+            items.close()
+        if executor is not None and not threading.current_thread().name.startswith(_READERS):
+            executor.shutdown(cancel_futures=True)
+        self._items = self._executor = None
+
+    def abandon(self) -> None:
+        """Let all threads end, without waiting for them."""
         self._closed = True
         if isinstance(self._plan.agree, Agreement):
             self._plan.agree.close()
         if isinstance(self._items, Lookahead):
-            self._items.close()
+            self._items.abandon()
         if self._executor is not None:
-            self._executor.shutdown(cancel_futures=True)
-        self._items = self._executor = None
+            self._executor.shutdown(wait=False, cancel_futures=True)
 
     def _start(self) -> Iterator[tuple[SampleBatch, LaneCursor]]:
         prefetch = self._plan.lane.prefetch
         if prefetch.buffer_size == 0:
             return _Run(self._plan, self._position, None).batches()
         threads = prefetch.parallelism or min(4, len(os.sched_getaffinity(0)))
-        self._executor = ThreadPoolExecutor(threads, thread_name_prefix="zephon-read")
+        self._executor = ThreadPoolExecutor(threads, thread_name_prefix=_READERS)
         run = _Run(self._plan, self._position, self._executor)
         return Lookahead(run.batches(), BATCHES_AHEAD)
 
@@ -129,16 +141,13 @@ class _Run:
                 assert item is not None, "an endless lane ended"
                 yield self._batch(number, *item)
                 number += plan.share.degree
-        # A round that was begun before was agreed on then.
-        agreed = self._position.delivered % lanes != 0
         while True:
             numbers = range(number, (number // lanes + 1) * lanes, plan.share.degree)
             items = [self._take(n) for n in numbers]
-            if not agreed and not self._goes_on(items):
+            if not self._goes_on(items):
                 if not (isinstance(plan.agree, Agreement) and plan.agree.closed):
                     self._report(items)
                 return
-            agreed = False
             for n, item in zip(numbers, items, strict=True):
                 yield self._batch(n, *(item or self._filler(n)))
             number = numbers[-1] + plan.share.degree
