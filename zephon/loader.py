@@ -66,8 +66,8 @@ def convert_text_batch(
     DataError
         A token id is outside the vocabulary.
     ConfigError
-        A payload without token ids, rows of fewer than two tokens, of different lengths, or longer than
-        ``pad_to_length``; positions that do not restart at 0.
+        A payload without token ids; rows of fewer than two tokens, of different
+        lengths, or longer than ``pad_to_length``; positions that do not restart at 0.
     """
     import torch
 
