@@ -169,12 +169,11 @@ def test_masks_and_fields_are_those_of_the_oracle(corpus: Corpus, shape: dict[st
         assert out["weight"] == field_of_inputs(
             out["input_ids"], out["padding_mask"], corpus.weight
         )
-        whole = batch.to_training(dtype=None, return_padding_mask=True)
-        if "loss_mask" in whole:
-            ones = {token: int(bool(value)) for token, value in corpus.mask.items()}
-            assert whole["loss_mask"] == field_of_inputs(
-                whole["input_ids"], whole["padding_mask"], ones
-            )
+        whole = batch.to_training(dtype=None, return_padding_mask=True, extra_fields=("loss_mask",))
+        ones = {token: int(bool(value)) for token, value in corpus.mask.items()}
+        assert whole["loss_mask"] == field_of_inputs(
+            whole["input_ids"], whole["padding_mask"], ones
+        )
 
 
 @RANDOM
@@ -335,6 +334,17 @@ def test_a_field_that_no_document_has_is_missed() -> None:
     [batch] = take(one_stream([{"tokens": [1, 2, 3]}] * 2), 1)
     with pytest.raises(DataError, match="document 0: has no field 'w' beside its tokens"):
         batch.to_training(extra_fields=("w",))
+
+
+@pytest.mark.parametrize("ahead", [0, 40])
+def test_a_mask_comes_out_where_a_row_has_one_whatever_was_read_with_it(ahead: int) -> None:
+    rows = [{"tokens": [1, 2, 3]}, {"tokens": [4, 5, 6], "loss_mask": [0, 1, 1]}]
+    first, second = take(one_stream(rows, 3).prefetch(ahead), 2)
+    assert "loss_mask" not in first.to_training()
+    assert "loss_mask" not in first.records[0].payload  # type: ignore[operator]
+    asked = first.to_training(extra_fields=("loss_mask",))
+    assert asked["loss_mask"].tolist() == [[1, 1, 1]]
+    assert second.to_training()["loss_mask"].tolist() == [[0, 1, 1]]
 
 
 def test_rows_of_padding_have_zeros() -> None:

@@ -90,7 +90,7 @@ def field_names(rows: Rows) -> list[str]:
         names = set(() if fields is None else fields.names(int(rows.start[segment])))
         found = names if found is None else found & names
     names = (found or set()) - {_TOKENS, POSITION_FIELD}
-    return sorted(names | ({MASK_FIELD} if rows.loss_masks is not None else set()))
+    return sorted(names | ({MASK_FIELD} if rows.has_mask() else set()))
 
 
 def count_by_source(sources: NDArray[np.int64], amounts: NDArray[np.int64]) -> dict[int, int]:

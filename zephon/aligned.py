@@ -31,6 +31,10 @@ class AlignedFields(ABC):
     loss_mask: NDArray[np.uint8] | None = None
 
     @abstractmethod
+    def has_mask(self, start: int) -> bool:
+        """Whether the document that holds token ``start`` came with a ``loss_mask``."""
+
+    @abstractmethod
     def names(self, start: int) -> tuple[str, ...]:
         """Fields, but for ``loss_mask``, of the document that holds token ``start``."""
 
@@ -94,6 +98,10 @@ class ArrayFields(AlignedFields):
         self._fields = dict(fields or {})
         self.loss_mask = loss_mask
 
+    def has_mask(self, start: int) -> bool:
+        """Whether there is one at all."""
+        return self.loss_mask is not None
+
     def names(self, start: int) -> tuple[str, ...]:
         """All fields: every document has them."""
         return tuple(self._fields)
@@ -130,6 +138,10 @@ class RecordFields(AlignedFields):
         self._records, self._token_fields, self._lengths = records, token_fields, lengths
         self._starts = np.cumsum(lengths) - lengths
         self.loss_mask = loss_mask
+
+    def has_mask(self, start: int) -> bool:
+        """Whether the record has one that is not null."""
+        return self._records[self._document(start)].get(MASK_FIELD) is not None
 
     def names(self, start: int) -> tuple[str, ...]:
         """Fields of the record that hold as many numbers as it has tokens."""

@@ -98,6 +98,17 @@ class Rows:
         masks = tuple(None if fields is None else fields.loss_mask for fields in self.aligned)
         return masks if any(mask is not None for mask in masks) else None
 
+    def has_mask(self) -> bool:
+        """Whether a document with a loss mask is in the rows, whatever else lies in the buffers."""
+        if self.loss_masks is None:
+            return False
+        buffers = (self.aligned[buffer] for buffer in self.buffer.tolist())
+        starts = self.start.tolist()
+        return any(
+            fields is not None and fields.has_mask(start)
+            for fields, start in zip(buffers, starts, strict=True)
+        )
+
     def field(self, name: str, segment: int) -> NDArray[Any]:
         """Per-token values of one segment; ``loss_mask`` is all ones where there is none.
 

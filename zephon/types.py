@@ -225,7 +225,7 @@ class SampleBatch:
             return isinstance(payload, Mapping) and payload.get(name) is not None
         if name == POSITION_FIELD:
             return True
-        return name == MASK_FIELD and self._rows.loss_masks is not None
+        return name == MASK_FIELD and self._rows.has_mask()
 
     def documents(self, row: int) -> DocumentFields:
         """What the documents of a packed row have besides tokens: strings, numbers, nulls.
@@ -325,9 +325,10 @@ class SampleBatch:
         otherwise. Padding is one trailing segment, known by place and never by id: its
         positions run from 0, its document id is 0, its labels are ignored.
 
-        A ``loss_mask`` that came with the tokens masks labels and is used up by that;
-        without labels it comes out, input-aligned. Payloads of different lengths are
-        shifted each for itself and need ``flatten`` or lists.
+        A ``loss_mask`` that came with the tokens masks labels and is used up by that.
+        Without labels it comes out, input-aligned, where a row of the batch has one; as
+        an extra field it does so in any case, 1 for documents without. Payloads of
+        different lengths are shifted each for itself and need ``flatten`` or lists.
 
         Parameters
         ----------

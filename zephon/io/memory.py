@@ -21,7 +21,10 @@ class InMemoryShard(Shard):
     ----------
     rows : sequence of mappings
         Text under a field such as ``"text"``, or token ids (a 1-D integer array
-        or list) under ``"input_ids"`` or ``"tokens"``.
+        or list) under ``"input_ids"`` or ``"tokens"``. Beside token ids a
+        ``"loss_mask"`` tells which of them are learned (not 0), and other fields with
+        one number for each go along as extra fields of a batch. All else is carried
+        with the document.
     """
 
     def __init__(self, rows: Sequence[Mapping[str, Any]]) -> None:
