@@ -57,17 +57,25 @@ class Description:
         tail = self.options.tail
         return self.packing().pads_tail if tail is None else tail == "pad"
 
-    def stream_plan(self, work: WorkSource) -> StreamPlan:
-        """What iterating runs; ConfigError for what cannot work."""
+    def untokenized(self, work: WorkSource) -> list[str]:
+        """Names of datasets of text that nothing tokenizes."""
+        if self.tokenizer is not None:
+            return []
+        return [dataset.name for dataset in work.datasets if dataset.format == "jsonl"]
+
+    def require_ready(self, work: WorkSource) -> None:
+        """ConfigError if a stage that iterating ``work`` takes was not called."""
         if self.pack is None or self.microbatch_size is None:
             missing = "pack_flat(...)" if self.pack is None else "batch(...)"
             raise ConfigError(f"the pipeline is not complete: call {missing} before iterating it")
-        if self.tokenizer is None:
-            text = [dataset.name for dataset in work.datasets if dataset.format == "jsonl"]
-            if text:
-                raise ConfigError(
-                    f"dataset {text[0]!r} is JSONL, but the pipeline has no tokenize(...)"
-                )
+        if text := self.untokenized(work):
+            raise ConfigError(
+                f"dataset {text[0]!r} is JSONL, but the pipeline has no tokenize(...)"
+            )
+
+    def stream_plan(self, work: WorkSource) -> StreamPlan:
+        """What iterating ``work`` runs, if it is ready; ConfigError for what cannot work."""
+        assert self.microbatch_size is not None
         options = self.options
         if options.dp_degree > 1 and work.lane(0, options.lanes).length() is not None:
             raise ConfigError(
@@ -78,7 +86,7 @@ class Description:
             lane=LanePlan(
                 work=work,
                 tokenizer=self.tokenizer,
-                pack=self.pack,
+                pack=self.packing(),
                 shuffle=self.shuffle,
                 microbatch_size=self.microbatch_size,
                 drop_last=self.drop_last,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from typing import Literal
 
@@ -31,6 +32,11 @@ class PrefetchOptions:
         check_int("buffer_size", self.buffer_size, 0, 2**31)
         if self.parallelism is not None:
             check_int("parallelism", self.parallelism, 1, 1024)
+
+    @property
+    def threads(self) -> int:
+        """Threads that read and tokenize."""
+        return self.parallelism or min(4, len(os.sched_getaffinity(0)))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,13 +7,15 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from zephon import state as state_format
-from zephon.checkpoint import Sources, read_state, source_states, stream_shape, write_state
+from zephon.checkpoint import read_state, resume_work, source_digests, write_state
 from zephon.cursor import Dropped
 from zephon.errors import ConfigTypeError, LifecycleError
+from zephon.runtime.lengths import document_lengths
 from zephon.runtime.position import Position
 from zephon.runtime.stream import Stream
 from zephon.stages import Stages
 from zephon.work.base import WorkSource
+from zephon.work.lengths import SourceLengths
 
 if TYPE_CHECKING:
     from zephon.types import SampleBatch
@@ -33,6 +35,12 @@ class Pipeline(Stages):
     work_source : WorkSource
         Which documents, in which order.
 
+    Attributes
+    ----------
+    ws : WorkSource
+        The same; with weights that are shares of tokens, from the first batch,
+        checkpoint or restore on a copy that knows them.
+
     Examples
     --------
     >>> pipeline = Pipeline(work).tokenize("tokenizer", field="text")
@@ -48,18 +56,22 @@ class Pipeline(Stages):
                 "StaticMixtureWorkSource"
             )
         self.ws = work_source
+        self._asked = work_source
         super().__init__()
         self._stream: Stream | None = None
         self._position: Position | None = None
-        self._sources: Sources | None = None
+        self._digests: tuple[bytes, ...] | None = None
+        self._lengths: tuple[SourceLengths, ...] | None = None
 
     def __iter__(self) -> Iterator[SampleBatch]:
         if self._stream is not None:
             raise LifecycleError(
                 "the pipeline is being iterated already: close() it, or build another one"
             )
+        self._said.require_ready(self.ws)
+        self._find_weights()
         plan = self._said.stream_plan(self.ws)
-        self._source_states()  # what a state needs is at hand before the first batch
+        self._source_digests()  # what a state needs is at hand before the first batch
         position = self._position or Position.start(plan.lane.lanes)
         self._stream = Stream(plan, position)
         self._position = position
@@ -111,7 +123,8 @@ class Pipeline(Stages):
         Takes no part in any communication and asks no thread anything.
         :func:`zephon.state.merge` makes the state of the run from those of all ranks.
         """
-        return write_state(self._here(), self._said, self.ws, self._source_states())
+        self._find_weights()
+        return write_state(self._here(), self._said, self.ws, self._source_digests())
 
     def restore(self, state: Mapping[str, Any] | bytes) -> None:
         """Continue from what :meth:`checkpoint` returned, or from its bytes.
@@ -129,7 +142,7 @@ class Pipeline(Stages):
         """
         self._refuse_while_iterating("restore")
         saved = read_state(state)
-        state_format.verify(saved, stream_shape(self._said, self.ws), self._source_states())
+        self.ws = resume_work(saved, self._said, self._asked, self._source_digests())
         self._position = Position(saved.delivered, saved.cursors, saved.passes)
 
     @property
@@ -156,10 +169,21 @@ class Pipeline(Stages):
         self._position = Position.start(len(here.cursors), here.passes + 1)
         logger.info("pass %d has ended; the state is the beginning of the next", here.passes + 1)
 
-    def _source_states(self) -> Sources:
-        if self._sources is None:
-            self._sources = source_states(self.ws)
-        return self._sources
+    def _find_weights(self) -> None:
+        """Weights that are shares of tokens follow from the lengths of documents."""
+        if self.ws.requires_token_priming:
+            self.ws = self.ws.primed(self._document_lengths())
+
+    def _document_lengths(self) -> tuple[SourceLengths, ...]:
+        if self._lengths is None:
+            said = self._said
+            self._lengths = document_lengths(self.ws, said.tokenizer, said.packing(), said.prefetch)
+        return self._lengths
+
+    def _source_digests(self) -> tuple[bytes, ...]:
+        if self._digests is None:
+            self._digests = source_digests(self.ws)
+        return self._digests
 
     def _refuse_while_iterating(self, call: str) -> None:
         if self._stream is not None:
@@ -167,9 +191,10 @@ class Pipeline(Stages):
                 f"{call}(...) while the pipeline is being iterated: close() it first"
             )
 
-    def _refuse_with_position(self, message: str) -> None:
+    def _reopen(self, message: str) -> None:
         if self._position is not None:
             raise LifecycleError(message)
+        self.ws, self._lengths = self._asked, None
 
 
 class _Iteration(Iterator["SampleBatch"]):

@@ -45,6 +45,15 @@ class Shard(ABC):
     def read(self, rows: NDArray[np.int64]) -> Documents:
         """Documents ``rows`` (int64 ``[n]``, each below ``len(self)``), in that order."""
 
+    def token_lengths(self) -> NDArray[np.int64] | None:
+        """Tokens of each document, int64 ``[documents]``; None if they would have to be read."""
+        return None
+
+    @property
+    def unit_documents(self) -> int:
+        """Documents that are decoded together at most to read one; 1 if each can be read alone."""
+        return 1
+
     @abstractmethod
     def place(self, row: int) -> Place:
         """Where document ``row`` stands, for error messages."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass
@@ -96,8 +95,7 @@ class Stream:
         prefetch = self._plan.lane.prefetch
         if prefetch.buffer_size == 0:
             return _Run(self._plan, self._position, None).batches()
-        threads = prefetch.parallelism or min(4, len(os.sched_getaffinity(0)))
-        self._executor = ThreadPoolExecutor(threads, thread_name_prefix="zephon-read")
+        self._executor = ThreadPoolExecutor(prefetch.threads, thread_name_prefix="zephon-read")
         run = _Run(self._plan, self._position, self._executor)
         return Lookahead(run.batches(), BATCHES_AHEAD)
 
