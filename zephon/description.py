@@ -14,6 +14,11 @@ from zephon.runtime.position import Share
 from zephon.runtime.stream import StreamPlan
 from zephon.work.base import WorkSource
 
+FINITE_RANKS = (
+    "a pass that ends needs the data-parallel ranks to agree on its end, which this version does "
+    "in one process only: use exhausted_policy='repeat'"
+)
+
 
 @dataclass(frozen=True, kw_only=True)
 class Description:
@@ -57,6 +62,18 @@ class Description:
         tail = self.options.tail
         return self.packing().pads_tail if tail is None else tail == "pad"
 
+    def compatibility(self) -> list[tuple[str, str]]:
+        """Calls with options that are accepted for their callers' sake, and what they do here."""
+        found = []
+        if self.pack is not None and self.pack.num_bins is not None:
+            window = self.pack.shaping()["window"]
+            text = (
+                f"num_bins={self.pack.num_bins}: no rows are kept open; {self.pack.algorithm} "
+                f"packs windows of {window} documents"
+            )
+            found.append(("pack_flat", text))
+        return found
+
     def untokenized(self, work: WorkSource) -> list[str]:
         """Names of datasets of text that nothing tokenizes."""
         if self.tokenizer is not None:
@@ -78,10 +95,7 @@ class Description:
         assert self.microbatch_size is not None
         options = self.options
         if options.dp_degree > 1 and work.lane(0, options.lanes).length() is not None:
-            raise ConfigError(
-                "a pass that ends needs the data-parallel ranks to agree on its end, which this "
-                "version does in one process only: use exhausted_policy='repeat'"
-            )
+            raise ConfigError(FINITE_RANKS)
         return StreamPlan(
             lane=LanePlan(
                 work=work,

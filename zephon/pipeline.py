@@ -6,14 +6,19 @@ import logging
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
+from zephon import checks
 from zephon import state as state_format
 from zephon.checkpoint import read_state, resume_work, source_digests, write_state
 from zephon.cursor import Dropped
-from zephon.errors import ConfigTypeError, LifecycleError
+from zephon.errors import ConfigTypeError, LifecycleError, ZephonError
+from zephon.estimate import estimate_steps
+from zephon.explain import explain
+from zephon.options import check_int
 from zephon.runtime.lengths import document_lengths
 from zephon.runtime.position import Position
 from zephon.runtime.stream import Stream
 from zephon.stages import Stages
+from zephon.validation import ValidationReport
 from zephon.work.base import WorkSource
 from zephon.work.lengths import SourceLengths
 
@@ -144,6 +149,79 @@ class Pipeline(Stages):
         saved = read_state(state)
         self.ws = resume_work(saved, self._said, self._asked, self._source_digests())
         self._position = Position(saved.delivered, saved.cursors, saved.passes)
+
+    def explain(self, steps: int | None = None) -> str:
+        """What this pipeline will do: stages, exact shares, lanes, the plan of its passes.
+
+        Reads no document, unless weights are shares of tokens or ``steps`` are
+        given and the lengths of documents are not known: then some are read, as
+        :class:`zephon.work.TokenEstimation` says.
+
+        Parameters
+        ----------
+        steps : int, optional
+            Say also how many passes over each source so many steps of the trainer
+            take on average, each of one batch on every data-parallel rank.
+        """
+        if steps is not None:
+            check_int("steps", steps, 1, 2**62)
+            self._said.require_ready(self.ws)
+            self._document_lengths()
+        if self._said.pack is not None:
+            self._find_weights()
+        return explain(self._said, self.ws, self._lengths, steps)
+
+    def validate(self, *, strict: bool = False) -> ValidationReport:
+        """Look for everything that can be wrong before the first batch.
+
+        Reads the first record of each shard (of 1,000 shards of a dataset at most),
+        documents at both ends of each source of tokens, and as many more as the
+        lengths of documents take, see :class:`zephon.work.TokenEstimation`.
+
+        Parameters
+        ----------
+        strict : bool
+            Raise ValidationError if there is an error, rather than return it.
+        """
+        found, lengths = [], None
+        if self._said.pack is not None and not self._said.untokenized(self.ws):
+            try:
+                lengths = self._document_lengths()
+                if all(one.mean for one in lengths):  # or else a check tells
+                    self._find_weights()
+            except ZephonError as error:
+                found.append(checks.failure(error))
+        subject = checks.Subject(self._said, self.ws, lengths, self.estimate_steps)
+        report = ValidationReport((*found, *checks.run_checks(subject)))
+        if strict:
+            report.raise_if_failed()
+        return report
+
+    def preflight_tokenizers(self, *, strict: bool = True) -> ValidationReport:
+        """Use the tokenizer, which :meth:`tokenize` has loaded, on a line of text.
+
+        Parameters
+        ----------
+        strict : bool
+            Raise ValidationError if it fails, rather than return it.
+        """
+        report = ValidationReport(tuple(checks.tokenizer_issues(self._said.tokenizer)))
+        if strict:
+            report.raise_if_failed()
+        return report
+
+    def estimate_steps(self) -> tuple[int, int] | None:
+        """Least and most batches that a pass gives this rank; None if it has no end.
+
+        The two are equal where the length of every document is known (``.bin/.idx``,
+        tokens in memory, datasets of few documents) and the pass has at most 8
+        million of them: its rows are then counted by packing it without reading it.
+        Else they are bounds, four standard errors wide, from a sample of lengths.
+        Counts from the beginning of the pass, wherever the stream stands in it.
+        """
+        self._said.require_ready(self.ws)
+        self._find_weights()
+        return estimate_steps(self._said, self.ws, self._document_lengths(), self.passes)
 
     @property
     def passes(self) -> int:
