@@ -17,6 +17,7 @@ import zephon
 from zephon import estimate
 from zephon.errors import ConfigError
 from zephon.ops.pack import ALGORITHMS
+from zephon.runtime import lengths as lengths_module
 from zephon.work import TokenEstimation
 from zephon.work.plan import ending_plan, endless_plan, passes_plan
 
@@ -86,6 +87,33 @@ def test_explain_says_what_is_missing_and_does_not_fail(memory_dataset: MakeData
     assert "the weights below are shares of tokens" in text
     assert "75.0000% of tokens" in text
     assert "plan" not in text.splitlines()
+
+
+def test_explain_reads_no_text_that_nothing_tokenizes(write_jsonl: Callable[..., Path]) -> None:
+    source = zephon.StaticMixtureWorkSource(
+        [zephon.Dataset.from_path("t", write_jsonl("t.jsonl", ["a"]))],
+        {"t": 1},
+        token_estimation=TokenEstimation(),
+    )
+    assert "of tokens" in zephon.Pipeline(source).pack_flat(9).explain()
+
+
+def test_of_many_sources_fewer_documents_are_read_if_no_weight_depends_on_it(
+    write_jsonl: Callable[..., Path], tokenizer_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lengths_module, "_IN_ALL", 300)
+    path = write_jsonl("t.jsonl", ["word " * (1 + i % 9) for i in range(500)])
+    datasets = [zephon.Dataset.from_path(name, path) for name in "abc"]
+    for estimation, expected in ((None, 100), (TokenEstimation(calibration_samples=300), 300)):
+        source = zephon.StaticMixtureWorkSource(
+            datasets, dict.fromkeys("abc", 1.0), token_estimation=estimation
+        )
+        stream = zephon.Pipeline(source).tokenize(tokenizer_folder, field="text").pack_flat(9)
+        stream.batch(1).estimate_steps()
+        assert stream._lengths is not None
+        assert [len(one.lengths) for one in stream._lengths] == [
+            pytest.approx(expected, abs=44)
+        ] * 3
 
 
 def test_explain_gives_token_shares_with_their_certainty(

@@ -92,7 +92,8 @@ class Pipeline(Stages):
         """The position behind the last batch delivered.
 
         Asks no thread anything; works before the first batch, while iterating and
-        after :meth:`close`. Behind the end of a finite pass it is the beginning of
+        after :meth:`close`. Before the first batch it finds weights that are shares
+        of tokens, which reads documents. Behind the end of a finite pass it is the beginning of
         the next one.
 
         Returns
@@ -167,7 +168,7 @@ class Pipeline(Stages):
             check_int("steps", steps, 1, 2**62)
             self._said.require_ready(self.ws)
             self._document_lengths()
-        if self._said.pack is not None:
+        if self._said.pack is not None and not self._said.untokenized(self.ws):
             self._find_weights()
         return explain(self._said, self.ws, self._lengths, steps)
 

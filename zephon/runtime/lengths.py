@@ -17,6 +17,9 @@ from zephon.work.lengths import SourceLengths, TokenEstimation, measure_lengths
 
 _BLOCK = 4096  # documents in memory that are counted at a time
 
+# Documents that are read of all sources, and at least of each, where no weight depends on it.
+_IN_ALL, _LEAST = 2**19, 64
+
 
 class DocumentLengths:
     """Counts tokens as a pipeline delivers them, special tokens included.
@@ -63,11 +66,19 @@ def document_lengths(
     pack: PackOptions,
     prefetch: PrefetchOptions,
 ) -> tuple[SourceLengths, ...]:
-    """Lengths of every source of ``work``, with as many threads as prefetching may have."""
+    """Lengths of every source of ``work``, with as many threads as prefetching may have.
+
+    Where weights are shares of tokens, as :attr:`WorkSource.token_estimation` says;
+    else of many sources fewer documents are read, since they only inform.
+    """
     names = [dataset.name for dataset in work.datasets]
     documents = [dataset.total() for dataset in work.datasets]
     counter = DocumentLengths(work.datasets, tokenizer, pack)
-    samples = (work.token_estimation or TokenEstimation()).calibration_samples
+    samples = (
+        min(TokenEstimation().calibration_samples, max(_LEAST, _IN_ALL // len(names)))
+        if work.token_estimation is None
+        else work.token_estimation.calibration_samples
+    )
     if prefetch.buffer_size == 0:
         return measure_lengths(names, documents, counter, seed=work.seed, samples=samples)
     with ThreadPoolExecutor(prefetch.threads, thread_name_prefix="zephon-count") as pool:
