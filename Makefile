@@ -4,7 +4,7 @@
 #   make demo     the product in small, on real text     (ARGS="--batches 50 --trace demo/trace.png")
 #   make test     the C++ and the Python tests           (TESTS="tests/work -k mixture")
 #   make lint     formatters, linters, type checker
-#   make sanitize the C++ tests under ASan and UBSan
+#   make sanitize the C++ tests and the native property tests under ASan and UBSan
 #   make dev      editable install: Python at once, native parts rebuilt on import
 #   make wheel, make sdist: into dist/
 #   make clean    remove all that these made
@@ -72,8 +72,11 @@ lint: $(VENV)/.stamp-package
 	@$(STEP) "cython-lint" $(VENV)/bin/cython-lint zephon/_native
 	@$(STEP) "clang-format" $(VENV)/bin/clang-format --dry-run -Werror $(CPP)
 
+# CI=true: hypothesis then sets no time limit for an example; instrumented code is slow.
 sanitize: $(VENV)/.stamp-tools
 	@$(STEP) "C++ tests under ASan and UBSan" tests/cpp/run.sh "address;undefined"
+	@$(STEP) "Native property tests under ASan and UBSan" \
+	  env CI=true PYTHON=$(VENV)/bin/python tests/sanitize_python.sh "address;undefined"
 
 dev: $(VENV)/.stamp-tools
 	@rm -f $(VENV)/.stamp-package

@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import settings
 
 import zephon
+
+# A machine that is busy with something else makes no test fail. (In CI hypothesis chooses a
+# profile of its own, which has no deadline either.)
+if "CI" not in os.environ:
+    settings.register_profile("zephon", deadline=None)
+    settings.load_profile("zephon")
 
 DATA = Path(__file__).parent / "data"
 BADFILES = DATA / "badfiles"

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from zephon import state
 from zephon.cursor import DocumentCursor, Dropped, LaneCursor, check_tokens
 from zephon.errors import ConfigTypeError, StateError
+from zephon.runtime.exchange import Exchange
 
 BADFILES = Path(__file__).parent / "data" / "badfiles"
 SIZE = {"format": "memory", "documents": 10, "shards": 1, "bytes": 800}
@@ -114,8 +115,10 @@ def test_a_pickle_is_recognised_and_never_loaded() -> None:
 
 
 def test_other_bytes_and_other_types_are_refused() -> None:
-    with pytest.raises(StateError, match="are not a zephon state: they begin with b'PK"):
+    with pytest.raises(StateError, match="they begin with b'PK.*an archive, as torch.save writes"):
         state.decode(b"PK\x03\x04 and so on")
+    with pytest.raises(StateError, match="are not a zephon state: .* it is something else"):
+        state.decode(b"GIF89a and so on")
     with pytest.raises(ConfigTypeError, match="Expected the state as bytes, got str"):
         state.decode("state")  # type: ignore[arg-type]
     with pytest.raises(StateError, match="17 bytes are less than its header needs"):
@@ -150,8 +153,8 @@ def test_a_refusal_lists_everything_that_differs() -> None:
     for part in (
         "canonical_replicas (2, 4)",
         "work.seed (7, 8)",
-        "weight of 'a' (3221225472/2**32, 1073741824/2**32)",
-        "files of 'a'",
+        "share of 'a' (75.0000%, 25.0000%)",
+        "'a' documents (10, 11)",
         "content of 'b': same size, but its files have changed",
         "source 'c' is new",
     ):
@@ -236,3 +239,32 @@ def test_parts_that_do_not_belong_together_are_refused() -> None:
         state.merge([parts[0], parts_of(replace(whole, options={}), 4)[1]])
     with pytest.raises(StateError, match="whole states of different positions"):
         state.merge([state.encode(whole), state.encode(replace(whole, delivered=6))])
+
+
+class Together(Exchange):
+    """Ranks that meet in one process: what the others give is known."""
+
+    def __init__(self, others: list[bytes]) -> None:
+        self.rank, self.size = 0, 1 + len(others)
+        self._others = others
+
+    def exchange(self, payload: bytes) -> list[bytes]:
+        return [payload, *self._others]
+
+
+def test_gathering_gives_the_whole_state() -> None:
+    whole = sample(4)
+    mine, *others = parts_of(whole, 4)
+    exchange = Together([b"\0" + part for part in others])
+    assert state.gather(mine, exchange) == state.encode(whole)
+
+
+def test_an_error_on_one_rank_is_raised_on_all_with_its_name() -> None:
+    mine, *others = parts_of(sample(2), 2)
+    elsewhere = Together([b"\1OSError: disk full"])
+    with pytest.raises(StateError, match="because ranks failed. rank 1: OSError: disk full"):
+        state.gather(mine, elsewhere)
+    here = Together([b"\0" + part for part in others])
+    with pytest.raises(StateError, match="rank 0: ValueError: broken") as caught:
+        state.gather(ValueError("broken"), here)
+    assert isinstance(caught.value.__cause__, ValueError)

@@ -60,8 +60,27 @@ def adapt_training_batch(
         If a field is missing or has another shape, ``S`` is 0, padding and ``document_ids``
         disagree, or one of the two steps refuses the batch; ConfigTypeError for another dtype.
     """
-    check_output_format(output_format)
     _check_fields(fields)
+    return adapt_collated(
+        fields,
+        packing_contract=packing_contract,
+        allow_cross_document_attention=allow_cross_document_attention,
+        output_format=output_format,
+    )
+
+
+def adapt_collated(
+    fields: Mapping[str, Tensor],
+    *,
+    packing_contract: PackedSequenceContract | None,
+    allow_cross_document_attention: bool,
+    output_format: BatchOutputFormat,
+) -> TrainingBatch:
+    """:func:`adapt_training_batch` for fields that the collation kernel has just filled.
+
+    They agree by construction; checking them again would pass over every token.
+    """
+    check_output_format(output_format)
     batch = cast(TrainingBatch, dict(fields))
     if allow_cross_document_attention:
         enable_xdoc_attention(batch)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -10,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from zephon.block import TokenDocuments
-from zephon.description import FINITE_RANKS, Description
+from zephon.description import NOT_TOKENIZED, Description
 from zephon.errors import ConfigError, DataError, ZephonError
 from zephon.io.dataset import Dataset
 from zephon.io.shard import Place
@@ -77,7 +78,7 @@ def _text(subject: Subject) -> Iterator[Issue]:
             "error",
             "no-tokenizer",
             "tokenize",
-            f"dataset {name!r} is JSONL, but the pipeline has no tokenize(...)",
+            NOT_TOKENIZED.format(name),
         )
 
 
@@ -240,17 +241,30 @@ def _lanes(subject: Subject) -> Iterator[Issue]:
         )
 
 
+def _exchange(subject: Subject) -> Iterator[Issue]:
+    work, options = subject.work, subject.description.options
+    if options.ranks[1] == 1 or options.aggregate_dir or options.aggregate_store is not None:
+        return
+    distributed = sys.modules.get("torch.distributed")
+    if distributed is not None and distributed.is_available() and distributed.is_initialized():
+        return
+    finite = not work.requires_token_priming and work.lane(0, options.lanes).length() is not None
+    stuck = finite and options.dp_degree > 1
+    yield Issue(
+        "error" if stuck else "info",
+        "no-exchange",
+        "options",
+        f"the {options.ranks[1]} ranks have no way to meet yet, so "
+        f"{'a pass that ends cannot agree on its end and ' if stuck else ''}checkpoint() cannot "
+        "gather the state: call torch.distributed.init_process_group before, or give aggregate_dir "
+        "or aggregate_store",
+    )
+
+
 def _end(subject: Subject) -> Iterator[Issue]:
     work, options = subject.work, subject.description.options
     if work.requires_token_priming or work.lane(0, options.lanes).length() is None:
         return
-    if options.dp_degree > 1:
-        yield Issue(
-            "error",
-            "finite-ranks",
-            "work_source",
-            FINITE_RANKS,
-        )
     if subject.lengths is None or subject.description.microbatch_size is None:
         return
     if (work.lane(0, options.lanes).length() or 0) > FEW:
@@ -294,6 +308,7 @@ CHECKS: Sequence[Callable[[Subject], Iterator[Issue]]] = (
     _lengths,
     _locality,
     _lanes,
+    _exchange,
     _end,
     _padding,
     _compatibility,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from zephon.errors import ConfigError
@@ -9,14 +10,15 @@ from zephon.ops.pack import PackOptions
 from zephon.ops.shuffle import ShuffleOptions
 from zephon.ops.tokenize import TextTokenizer
 from zephon.options import PrefetchOptions, StreamOptions
+from zephon.runtime.exchange import Agreement, open_exchange
 from zephon.runtime.lane import LanePlan
 from zephon.runtime.position import Share
-from zephon.runtime.stream import StreamPlan
+from zephon.runtime.stream import StreamPlan, alone
 from zephon.work.base import WorkSource
 
-FINITE_RANKS = (
-    "a pass that ends needs the data-parallel ranks to agree on its end, which this version does "
-    "in one process only: use exhausted_policy='repeat'"
+NOT_TOKENIZED = (
+    "dataset {!r} is JSONL, but the pipeline has no tokenize(...): call tokenize(<folder of a "
+    "tokenizer>, field=<name of the text field>) before pack_flat(...)"
 )
 
 
@@ -86,16 +88,16 @@ class Description:
             missing = "pack_flat(...)" if self.pack is None else "batch(...)"
             raise ConfigError(f"the pipeline is not complete: call {missing} before iterating it")
         if text := self.untokenized(work):
-            raise ConfigError(
-                f"dataset {text[0]!r} is JSONL, but the pipeline has no tokenize(...)"
-            )
+            raise ConfigError(NOT_TOKENIZED.format(text[0]))
 
     def stream_plan(self, work: WorkSource) -> StreamPlan:
         """What iterating ``work`` runs, if it is ready; ConfigError for what cannot work."""
         assert self.microbatch_size is not None
         options = self.options
-        if options.dp_degree > 1 and work.lane(0, options.lanes).length() is not None:
-            raise ConfigError(FINITE_RANKS)
+        finite = work.lane(0, options.lanes).length() is not None
+        agree: Callable[[bool], bool] = alone
+        if finite and options.dp_degree > 1:
+            agree = Agreement(open_exchange(options, "end"))
         return StreamPlan(
             lane=LanePlan(
                 work=work,
@@ -111,5 +113,5 @@ class Description:
             ),
             share=Share(options.dp_group_id, options.dp_degree),
             end=options.end,
-            agree=bool,
+            agree=agree,
         )

@@ -64,18 +64,20 @@ def convert_text_batch(
     Raises
     ------
     DataError
-        A token id is outside the vocabulary, or a payload holds no token ids.
+        A token id is outside the vocabulary.
     ConfigError
-        Rows of fewer than two tokens, of different lengths, or longer than
+        A payload without token ids, rows of fewer than two tokens, of different lengths, or longer than
         ``pad_to_length``; positions that do not restart at 0.
     """
     import torch
 
-    from zephon._text_batch import adapt_training_batch
+    from zephon._text_batch import adapt_collated
 
     if pad_to_length is not None and pad_token_id is None:
         raise ConfigError("pad_to_length needs pad_token_id: what should rows be padded with?")
     rows = sample_batch.rows(row_length=pad_to_length, pad_token_id=pad_token_id or 0)
+    if not len(rows):
+        raise ConfigError("the batch has no rows, expected at least one")
     shape = (len(rows), max(rows.row_length - 1, 0))
     fields = {
         name: torch.empty(shape, dtype=torch.int64)
@@ -93,7 +95,7 @@ def convert_text_batch(
         document_ids=fields["document_ids"].numpy(),
         padding_mask=fields["padding_mask"].numpy(),
     )
-    return adapt_training_batch(
+    return adapt_collated(
         fields,
         packing_contract=packing_contract,
         allow_cross_document_attention=allow_cross_document_attention,
@@ -127,6 +129,10 @@ class ZephonDataLoader(Iterator["TrainingBatch"]):
         pipeline: Pipeline,
         convert_batch: Callable[[SampleBatch], TrainingBatch] = convert_text_batch,
     ) -> None:
+        if not all(hasattr(pipeline, name) for name in ("checkpoint", "restore", "close", "ws")):
+            raise ConfigTypeError(
+                f"pipeline is a {type(pipeline).__name__}, expected a zephon.Pipeline"
+            )
         if not callable(convert_batch):
             raise ConfigTypeError(
                 f"convert_batch is a {type(convert_batch).__name__}, expected a callable from "
@@ -229,7 +235,7 @@ class ZephonDataLoader(Iterator["TrainingBatch"]):
         if STATE_KEY not in state_dict:
             raise StateError(
                 f"Expected {STATE_KEY!r} bytes in the state, found the keys "
-                f"{', '.join(map(str, state_dict)) or 'none'}"
+                f"{', '.join(map(str, state_dict)) or '(there are none)'}"
             )
         data = state_dict[STATE_KEY]
         if not isinstance(data, bytes):

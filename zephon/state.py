@@ -31,9 +31,11 @@ from typing import Any
 
 from zephon.cursor import DocumentCursor, Dropped, LaneCursor
 from zephon.errors import ConfigTypeError, StateError
+from zephon.runtime.exchange import Exchange
 
 MAGIC = b"\x93ZEPHON\n"
 VERSION = 1
+_FINE, _FAILED = b"\0", b"\1"
 _HEADER = len(MAGIC) + 2 + 6
 _CHECKSUM = 16
 _POSITION, _OPTIONS, _SOURCES, _CURSORS, _NAMES, _PART = range(1, 7)
@@ -221,6 +223,52 @@ def merge(parts: Sequence[bytes]) -> bytes:
     return encode(replace(first, cursors=cursors, part=None))
 
 
+def gather(local: bytes | Exception, exchange: Exchange) -> bytes:
+    """The state of the run, on every rank, from what each rank knows of it.
+
+    All ranks call this behind the same step, also those that failed: an error of
+    one is raised on all of them at once.
+
+    Parameters
+    ----------
+    local : bytes or Exception
+        What ``Pipeline.local_state()`` returned here, or what it raised.
+    exchange : Exchange
+        Where the ranks meet, see :mod:`zephon.runtime.exchange`.
+
+    Returns
+    -------
+    bytes
+        The same on every rank.
+
+    Raises
+    ------
+    StateError
+        A rank failed, stands behind another step, or is of another stream; the
+        message names it.
+    MissingRanksError
+        Not all ranks came in time.
+    """
+    failed = isinstance(local, Exception)
+    mine = _FAILED + _told(local).encode() if isinstance(local, Exception) else _FINE + local
+    given = exchange.exchange(mine)
+    errors = [
+        f"rank {rank}: {part[1:].decode(errors='replace')}"
+        for rank, part in enumerate(given)
+        if part[:1] == _FAILED
+    ]
+    if errors:
+        error = StateError(
+            "the state cannot be gathered, because ranks failed. " + "; ".join(errors)
+        )
+        raise error from (local if failed else None)  # type: ignore[misc]
+    return merge([part[1:] for part in given])
+
+
+def _told(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}"
+
+
 def describe(data: bytes) -> str:
     """What a state says, for people."""
     state = decode(data)
@@ -260,7 +308,11 @@ def _payload(data: bytes) -> bytes:
     if not data:
         raise StateError("the state is empty (0 bytes): was the checkpoint written completely?")
     if not data.startswith(MAGIC):
-        kind = "a pickle, which is never loaded" if data[:1] == b"\x80" else "something else"
+        kind = "something else"
+        if data[:1] == b"\x80":
+            kind = "a pickle, which is never loaded"
+        elif data[:2] == b"PK":
+            kind = "an archive, as torch.save writes: the state is the bytes under 'zephon' in it"
         raise StateError(
             f"these {len(data)} bytes are not a zephon state: they begin with {data[:8]!r}, "
             f"expected {MAGIC!r}; it is {kind}"
@@ -407,8 +459,8 @@ def _source_differences(
     for name in common:
         before, after = old[name], new[name]
         if before.weight != after.weight:
-            yield f"weight of {name!r} ({before.weight}/2**32, {after.weight}/2**32)"
+            yield f"share of {name!r} ({before.weight / 2**32:.4%}, {after.weight / 2**32:.4%})"
         if before.size != after.size:
-            yield f"files of {name!r} ({before.size}, {after.size})"
+            yield from _option_differences(f"{name!r} ", before.size, after.size)
         elif before.digest != after.digest:
             yield f"content of {name!r}: same size, but its files have changed"

@@ -6,7 +6,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from oracles import blending as oracle
-from zephon._native.helpers_cpp import build_blending_indices, build_blending_indices_int32
+from zephon._native.helpers_cpp import (
+    build_blending_indices,
+    build_blending_indices_counted,
+    build_blending_indices_int32,
+    build_exhaustive_blending_indices,
+    build_exhaustive_blending_indices_int32,
+)
 
 
 def blend(weights, size, ids=np.int16, build=build_blending_indices):
@@ -30,6 +36,27 @@ def test_blend_is_that_of_the_definition(weights, size, total):
     if total is not None and sum(weights) > 0:
         weights = [min(w / sum(weights) * total, 1e300) for w in weights]
     assert blend_lists(weights, size) == oracle.weighted(weights, size)
+
+
+@given(
+    st.integers(1, 200),
+    st.sampled_from([1, 3, 1000]),
+    st.integers(0, 2**32 - 1),
+    st.integers(250, 900),
+    st.sampled_from([1.0, 1.0, 0.6, 1.7]),
+)
+def test_blend_of_many_datasets_is_that_of_the_definition(datasets, kinds, seed, size, total):
+    # One, three or many different weights among up to two hundred.
+    random = np.random.default_rng(seed)
+    weights = random.lognormal(0, 2, kinds)[random.integers(0, kinds, datasets)]
+    weights *= total / weights.sum()
+    assert blend_lists(weights, size) == oracle.weighted(weights.tolist(), size)
+
+
+@given(st.integers(1, 60), st.integers(1, 30), st.integers(0, 2**32 - 1))
+def test_exhaustive_blend_of_many_datasets_is_that_of_the_definition(datasets, largest, seed):
+    sizes = np.random.default_rng(seed).integers(1, largest, datasets, endpoint=True).tolist()
+    assert tuple(array.tolist() for array in exhaust(sizes)) == oracle.exhaustive(sizes)
 
 
 @given(st.lists(st.floats(0, 1e308), min_size=1, max_size=5), st.integers(0, 50))
@@ -69,6 +96,21 @@ def test_many_datasets_fit_a_32_bit_index():
         result[1][np.argsort(result[0], kind="stable")],
         np.searchsorted(np.sort(result[0]), np.arange(40000)),
     ))  # fmt: skip
+
+
+@given(
+    st.integers(1, 90), st.integers(0, 700), st.integers(0, 2**32 - 1),
+    st.sampled_from([np.int16, np.int32]),
+)  # fmt: skip
+def test_draws_of_each_dataset_are_returned_on_request(datasets, size, seed, dtype):
+    weights = np.random.default_rng(seed).dirichlet(np.ones(datasets))
+    ids = np.zeros(size, dtype)
+    samples = np.zeros(size, np.int64)
+    counts = build_blending_indices_counted(ids, samples, weights, datasets, size, False)
+    np.testing.assert_array_equal(counts, np.bincount(ids, minlength=datasets))
+    expected = blend(weights, size)
+    np.testing.assert_array_equal(ids, expected[0])
+    np.testing.assert_array_equal(samples, expected[1])
 
 
 def test_strided_outputs_are_written_in_place():
@@ -127,22 +169,79 @@ READ_ONLY.flags.writeable = False
         ({"num_datasets": 0}, ValueError, "num_datasets must be from 1 to 2147483647, got 0"),
         ({"num_datasets": 2.0}, TypeError, "num_datasets must be an integer"),
         ({"size": -1}, ValueError, "size must be from 0"),
-        ({"size": 5}, ValueError, "dataset_index has room for 4 samples, size is 5"),
+        ({"size": 5}, ValueError, "dataset_index has room for 4 samples, but there are 5"),
         ({"verbose": "no"}, TypeError, "verbose must be a bool, got str"),
         ({"dataset_index": [0] * 4}, TypeError, "must be a numpy array to write to, got list"),
         ({"dataset_index": np.zeros(4, "i4")}, TypeError, "must have dtype int16, got int32: its"),
         ({"dataset_index": np.zeros(4, ">i2")}, TypeError, "must have dtype int16, got >i2"),
         ({"dataset_index": np.zeros((2, 2), "i2")}, ValueError, "one dimension"),
         ({"dataset_sample_index": np.zeros(4, "i4")}, TypeError, "must have dtype int64"),
-        ({"dataset_sample_index": np.zeros(3, "i8")}, ValueError, "room for 3 samples, size is 4"),
+        (
+            {"dataset_sample_index": np.zeros(3, "i8")},
+            ValueError,
+            "room for 3 samples, but there are 4",
+        ),
         ({"dataset_sample_index": READ_ONLY}, ValueError, "dataset_sample_index is read-only"),
         (
             {"weights": [1 / 32768] * 32768, "num_datasets": 32768},
             ValueError,
-            "num_datasets is 32768, but an int16 .* use build_blending_indices_int32",
+            "num_datasets is 32768, but an int16 .* that ends in _int32",
         ),
     ],
 )
 def test_argument_that_cannot_work_is_named(change, error, message):
     with pytest.raises(error, match=message):
         build_blending_indices(**{**BASE, **change})
+
+
+def exhaust(sizes, ids=np.int16, build=build_exhaustive_blending_indices):
+    index = np.zeros(sum(sizes), ids)
+    samples = np.zeros(sum(sizes), np.int64)
+    assert build(index, samples, sizes, len(sizes)) is None
+    return index, samples
+
+
+@given(st.lists(st.integers(1, 40) | st.sampled_from([1, 7, 100]), min_size=1, max_size=14))
+def test_exhaustive_blend_is_that_of_the_definition(sizes):
+    expected = oracle.exhaustive(sizes)
+    assert tuple(array.tolist() for array in exhaust(sizes)) == expected
+    wide = exhaust(sizes, np.int32, build_exhaustive_blending_indices_int32)
+    assert tuple(array.tolist() for array in wide) == expected
+
+
+@pytest.mark.parametrize(
+    ("sizes", "ids", "samples"),
+    [
+        ([3, 5], "3101f209259e0d5d", "cef8f3c72f0981c8"),
+        ([1000, 10, 1], "ed5582d258b30127", "ac3f3933dc33b3e2"),
+        ([7, 8191, 123], "363f13f9416190c4", "7fb4bb914e6b8180"),
+    ],
+)
+def test_exhaustive_blend_hashes_to_the_reference_values(sizes, ids, samples):
+    digests = [hashlib.sha256(array.tobytes()).hexdigest()[:16] for array in exhaust(sizes)]
+    assert digests == [ids, samples]
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "message"),
+    [
+        ({"sizes": [0, 50]}, ValueError, r"sizes\[0\] is 0; every dataset needs a sample"),
+        ({"sizes": [2, -2]}, ValueError, r"sizes\[1\] is -2"),
+        ({"sizes": [2.0, 2.0]}, TypeError, "sizes must hold integers, got dtype float64"),
+        ({"sizes": [4]}, ValueError, "num_datasets is 2, but there are 1 sizes"),
+        ({"sizes": [2, 3]}, ValueError, "dataset_index has room for 4 samples, but there are 5"),
+        ({"sizes": [2**63 - 1, 2**63 - 1]}, ValueError, "room for 4 samples, but there are 1844"),
+        ({"num_datasets": 0, "sizes": []}, ValueError, "num_datasets must be from 1"),
+        ({"dataset_index": np.zeros(4, "i4")}, TypeError, "must have dtype int16, got int32"),
+        (
+            {"dataset_index": np.zeros(32768, "i2"), "sizes": [1] * 32768, "num_datasets": 32768,
+             "dataset_sample_index": np.zeros(32768, "i8")},
+            ValueError,
+            "num_datasets is 32768, but an int16 .* of the same name that ends in _int32",
+        ),
+    ],
+)  # fmt: skip
+def test_argument_of_an_exhaustive_blend_that_cannot_work_is_named(change, error, message):
+    base = {key: BASE[key] for key in ("dataset_index", "dataset_sample_index", "num_datasets")}
+    with pytest.raises(error, match=message):
+        build_exhaustive_blending_indices(**{**base, "sizes": [2, 2], **change})

@@ -38,6 +38,7 @@ def test_recorded_call_gives_the_recorded_result(name):
     function, args, inputs, outputs = load(RECORDED[name])
     result = function(*args)
     if "out" in outputs:
+        assert result.flags.c_contiguous
         assert result.dtype == outputs["out"].dtype
         np.testing.assert_array_equal(result, outputs["out"], strict=True)
     else:
@@ -81,6 +82,16 @@ def blend(ids, weights, datasets, size, verbose=False):
     return ids.tolist()
 
 
+def exhaust(size, sizes, datasets):
+    ids = np.zeros(size, "i2")
+    samples = np.zeros(size, "i8")
+    helpers_cpp.build_exhaustive_blending_indices(ids, samples, sizes, datasets)
+
+
+def sentences(*args):
+    return helpers_cpp.build_mapping(np.array([0, 3]), i4(5, 6, 7), *args)
+
+
 def read_only(array):
     array.flags.writeable = False
     return array
@@ -109,6 +120,17 @@ CALLS = {
         np.zeros(2, "i2"), np.full(3000000, 1 / 3000000), 3000000, 2
     ),
     "bl_c6_verbose": lambda: blend(np.zeros(10, "i2"), [0.3, 0.7], 2, 10, True),
+    "ex_c1_zero_size": lambda: exhaust(50, np.array([0, 50]), 2),
+    "ex_c2_all_zero": lambda: exhaust(50, np.array([0, 0]), 2),
+    "ex_c3_negative": lambda: exhaust(50, np.array([-3, 50]), 2),
+    "ex_c4_float_sizes": lambda: exhaust(10, [3.0, 7.0], 2),
+    "bm_c1_seed0": lambda: sentences(1, 9, 10, 0.1, 0, False, 2),
+    "bm_c2_neg_max": lambda: sentences(1, -1, 10, 0.1, 1, False, 2),
+    "bm_c3_none_max": lambda: sentences(1, None, 10, 0.1, 1, False, 2),
+    "bm_c4_maxlen1": lambda: sentences(1, 9, 1, 1.0, 1, False, 2),
+    "bm_c5_int_max_epochs_nothing": lambda: helpers_cpp.build_mapping(
+        np.array([0, 1]), i4(5), 2**31 - 2, 9, 10, 0.1, 1, False, 2
+    ),
 }
 RESULTS = {
     "si_c9_noncontiguous": FIVE_SIX_SEVEN,

@@ -13,3 +13,22 @@ def weighted(weights, size):
         samples.append(counts[chosen])
         counts[chosen] += 1
     return ids, samples
+
+
+def exhaustive(sizes):
+    """The same rule with size / total as weights, among the datasets not yet used up."""
+    total = sum(sizes)
+    counts = [0] * len(sizes)
+    ids = []
+    samples = []
+    for step in range(total):
+        lags = {
+            dataset: size / total * float(max(step, 1)) - float(counts[dataset])
+            for dataset, size in enumerate(sizes)
+            if counts[dataset] < size
+        }
+        chosen = max(lags, key=lambda dataset: (lags[dataset], -dataset))
+        ids.append(chosen)
+        samples.append(counts[chosen])
+        counts[chosen] += 1
+    return ids, samples

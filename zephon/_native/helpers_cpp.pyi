@@ -3,6 +3,9 @@ from typing import SupportsIndex
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from zephon._native.sentence_mapping import build_blocks_mapping as build_blocks_mapping
+from zephon._native.sentence_mapping import build_mapping as build_mapping
+
 def build_sample_idx_int32(
     sizes: ArrayLike,
     document_idx: ArrayLike,
@@ -101,3 +104,53 @@ def build_blending_indices_int32(
     verbose: bool | SupportsIndex,
 ) -> None:
     """:func:`build_blending_indices` for up to 2**31 - 1 datasets."""
+
+def build_blending_indices_counted(
+    dataset_index: NDArray[np.int16] | NDArray[np.int32],
+    dataset_sample_index: NDArray[np.int64],
+    weights: ArrayLike,
+    num_datasets: SupportsIndex,
+    size: SupportsIndex,
+    verbose: bool | SupportsIndex,
+) -> NDArray[np.int64]:
+    """:func:`build_blending_indices` that returns how often each dataset was drawn.
+
+    Returns
+    -------
+    int64 ``[num_datasets]``
+        They sum to ``size``; known anyway, so nobody has to count the result.
+    """
+
+def build_exhaustive_blending_indices(
+    dataset_index: NDArray[np.int16],
+    dataset_sample_index: NDArray[np.int64],
+    sizes: ArrayLike,
+    num_datasets: SupportsIndex,
+) -> None:
+    """Blend every sample of every dataset, spread as evenly as their sizes allow.
+
+    The rule is that of :func:`build_blending_indices` with ``size / total`` as
+    weights, among the datasets that have a sample left.
+
+    Parameters
+    ----------
+    dataset_index : int16 ``[total]`` or longer, written to
+    dataset_sample_index : int64 ``[total]`` or longer, written to
+    sizes : integers ``[num_datasets]``
+        Samples of each dataset, at least 1; ``total`` is their sum.
+    num_datasets : int
+        At most 32767, the greatest int16.
+
+    Raises
+    ------
+    TypeError, ValueError
+        As :func:`build_blending_indices`; also for a dataset without a sample.
+    """
+
+def build_exhaustive_blending_indices_int32(
+    dataset_index: NDArray[np.int32],
+    dataset_sample_index: NDArray[np.int64],
+    sizes: ArrayLike,
+    num_datasets: SupportsIndex,
+) -> None:
+    """:func:`build_exhaustive_blending_indices` for up to 2**31 - 1 datasets."""

@@ -10,9 +10,11 @@ ValueError or TypeError here. Arguments may also be given by name.
 from libc.stddef cimport size_t
 from libc.stdint cimport int16_t, int32_t, int64_t
 
-import operator
-
 import numpy as np
+
+from zephon._native import arguments
+from zephon._native.arguments import INT32_MAX, INT64_MAX
+from zephon._native.sentence_mapping import build_blocks_mapping, build_mapping  # no-cython-lint
 
 cdef extern from "<span>" namespace "std" nogil:
     cdef cppclass sizes_view "std::span<const std::int32_t>":
@@ -25,6 +27,8 @@ cdef extern from "<span>" namespace "std" nogil:
         weights_view(const double*, size_t)
     cdef cppclass ids16_view "std::span<std::int16_t>":
         ids16_view(int16_t*, size_t)
+    cdef cppclass counts_view "std::span<const std::int64_t>":
+        counts_view(const int64_t*, size_t)
 
 cdef extern from "zephon/sample_index.hpp" namespace "zephon" nogil:
     cdef cppclass SampleIndexShape:
@@ -33,122 +37,39 @@ cdef extern from "zephon/sample_index.hpp" namespace "zephon" nogil:
         int64_t extra
         int64_t samples
     int64_t count_samples(int64_t, int64_t, int64_t, bint) noexcept
+    int64_t count_tokens(sizes_view, sizes_view) noexcept
     bint all_within(sizes_view, int32_t, int32_t) noexcept
     int64_t build_sample_index(sizes_view, sizes_view, SampleIndexShape, rows32_view) noexcept
     int64_t build_sample_index(sizes_view, sizes_view, SampleIndexShape, rows64_view) noexcept
 
 cdef extern from "zephon/blending.hpp" namespace "zephon" nogil:
-    void blend_weighted(weights_view, ids16_view, rows64_view, rows64_view) noexcept
-    void blend_weighted(weights_view, rows32_view, rows64_view, rows64_view) noexcept
-
-cdef object INT32_MAX = 2**31 - 1
-cdef object INT64_MAX = 2**63 - 1
-
-
-def _integer(str name, value, low, high):
-    """``value`` as an int between ``low`` and ``high``."""
-    try:
-        number = operator.index(value)
-    except TypeError:
-        raise TypeError(f"{name} must be an integer, got {type(value).__name__}") from None
-    if not low <= number <= high:
-        raise ValueError(f"{name} must be from {low} to {high}, got {number}")
-    return number
-
-
-def _flag(str name, value):
-    """``value`` as a bool; 0 and 1 pass too."""
-    try:
-        number = operator.index(value)
-    except TypeError:
-        if isinstance(value, np.bool_):
-            return bool(value)
-        raise TypeError(f"{name} must be a bool, got {type(value).__name__}") from None
-    if number not in (0, 1):
-        raise ValueError(f"{name} must be a bool, 0 or 1, got {number}")
-    return bool(number)
-
-
-def _one_dimensional(str name, array):
-    if array.ndim != 1:
-        raise ValueError(f"{name} must have one dimension, got shape {array.shape}")
-    return array
-
-
-def _integers(str name, value, dtype):
-    """``value`` as an aligned C-contiguous 1-D array of ``dtype``; it must fit exactly."""
-    array = np.asarray(value)
-    if array.size == 0 and not isinstance(value, np.ndarray):
-        array = array.astype(dtype)
-    if (
-        array.dtype.kind in "fO" and not isinstance(value, np.ndarray) and np.ndim(value) == 1
-        and all(isinstance(entry, int) for entry in value)
-    ):  # numpy makes objects or floats of integers beyond 64 bits
-        raise ValueError(f"{name} has a value that does not fit {dtype.__name__}")
-    if array.dtype.kind not in "iu":
-        raise TypeError(f"{name} must hold integers, got dtype {array.dtype}")
-    _one_dimensional(name, array)
-    if array.size and not np.can_cast(array.dtype, dtype):
-        limits = np.iinfo(dtype)
-        for at in (int(array.argmin()), int(array.argmax())):
-            if not limits.min <= int(array[at]) <= limits.max:
-                raise ValueError(f"{name}[{at}] is {array[at]}, which does not fit {limits.dtype}")
-    return np.require(array, dtype, ("C", "A"))
-
-
-def _weights(value, count):
-    """``value`` as ``count`` finite weights >= 0."""
-    array = np.asarray(value)
-    if array.dtype.kind not in "iuf":
-        raise TypeError(f"weights must hold numbers, got dtype {array.dtype}")
-    _one_dimensional("weights", array)
-    if len(array) != count:
-        raise ValueError(f"num_datasets is {count}, but there are {len(array)} weights")
-    array = np.require(array, np.float64, ("C", "A"))
-    wrong = np.flatnonzero(~(np.isfinite(array) & (array >= 0)))
-    if len(wrong):
-        at = int(wrong[0])
-        raise ValueError(f"weights[{at}] is {array[at]}; a weight must be finite and not negative")
-    return array
-
-
-def _output(str name, array, dtypes, size):
-    """Check an array to be written to; the array itself, or a contiguous stand-in."""
-    if not isinstance(array, np.ndarray):
-        raise TypeError(f"{name} must be a numpy array to write to, got {type(array).__name__}")
-    if array.dtype not in dtypes:
-        wanted = " or ".join(str(np.dtype(dtype)) for dtype in dtypes)
-        raise TypeError(
-            f"{name} must have dtype {wanted}, got {array.dtype}: its values would be lost"
-        )
-    _one_dimensional(name, array)
-    if not array.flags.writeable:
-        raise ValueError(f"{name} is read-only, and the result is written to it")
-    if len(array) < size:
-        raise ValueError(f"{name} has room for {len(array)} samples, size is {size}")
-    window = array[:size]
-    return window if window.flags.carray else np.empty(size, array.dtype)
+    void blend_weighted(weights_view, ids16_view, rows64_view, rows64_view) except +
+    void blend_weighted(weights_view, rows32_view, rows64_view, rows64_view) except +
+    void blend_exhaustively(counts_view, ids16_view, rows64_view, rows64_view) except +
+    void blend_exhaustively(counts_view, rows32_view, rows64_view, rows64_view) except +
 
 
 def _sample_idx(
     dtype, sizes, document_idx, seq_length, num_epochs, tokens_per_epoch, drop_last, add_extra
 ):
-    sizes = _integers("sizes", sizes, np.int32)
-    document_idx = _integers("document_idx", document_idx, np.int32)
-    length = _integer("seq_length", seq_length, 2, INT32_MAX)
-    epochs = _integer("num_epochs", num_epochs, 1, INT32_MAX)
-    per_epoch = _integer("tokens_per_epoch", tokens_per_epoch, 2, INT64_MAX)
-    drop = _flag("drop_last_partial_sequence", drop_last)
-    extra = _flag("add_extra_token_to_sequence", add_extra)
+    # Before such an array is converted, which may take as much memory again.
+    positions = getattr(document_idx, "size", 0)
+    if dtype is np.int32 and isinstance(positions, int) and positions > INT32_MAX:
+        raise ValueError(
+            f"document_idx has {positions} entries, too many for 32-bit rows: "
+            "use build_sample_idx_int64"
+        )
+    sizes = arguments.integers("sizes", sizes, np.int32)
+    document_idx = arguments.integers("document_idx", document_idx, np.int32)
+    length = arguments.integer("seq_length", seq_length, 2, INT32_MAX)
+    epochs = arguments.integer("num_epochs", num_epochs, 1, INT32_MAX)
+    per_epoch = arguments.integer("tokens_per_epoch", tokens_per_epoch, 2, INT64_MAX)
+    drop = arguments.flag("drop_last_partial_sequence", drop_last)
+    extra = arguments.flag("add_extra_token_to_sequence", add_extra)
     tokens = epochs * per_epoch
     if tokens > INT64_MAX:
         raise ValueError(
             f"num_epochs * tokens_per_epoch is {tokens}, which does not fit 64 bits"
-        )
-    if dtype is np.int32 and len(document_idx) > INT32_MAX:
-        raise ValueError(
-            f"document_idx has {len(document_idx)} entries, too many for 32-bit rows: "
-            "use build_sample_idx_int64"
         )
 
     cdef const int32_t[::1] size_data = sizes
@@ -171,20 +92,21 @@ def _sample_idx(
         raise ValueError(
             f"document_idx[{at}] is {document_idx[at]}, but there are {len(sizes)} sizes"
         )
-    # Before the rows are allocated: a claim beyond any possible content.
-    largest = int(sizes.max()) if size_count else 0
-    if tokens > largest * len(document_idx):
-        _too_few_tokens(tokens, int(sizes[document_idx].sum(dtype=np.int64)))
-
     cdef SampleIndexShape shape
+    cdef int64_t held = 0
     shape.sequence_length = length
     shape.extra = extra
     shape.samples = count_samples(tokens, length, extra, drop)
+    if shape.samples > 16 * len(document_idx):
+        # Long documents, or a claim beyond their content that must not be allocated for.
+        with nogil:
+            held = count_tokens(
+                sizes_view(size_at, size_count), sizes_view(document_at, document_count))
+        _require_tokens(tokens, held)
     rows = np.empty((shape.samples + 1, 2), dtype)
     cdef int32_t[:, ::1] rows32
     cdef int64_t[:, ::1] rows64
     cdef size_t values = 2 * (<size_t> shape.samples + 1)
-    cdef int64_t held = 0
     if dtype is np.int32:
         rows32 = rows
         with nogil:
@@ -197,16 +119,16 @@ def _sample_idx(
             held = build_sample_index(
                 sizes_view(size_at, size_count), sizes_view(document_at, document_count), shape,
                 rows64_view(&rows64[0, 0], values))
-    if tokens > held:
-        _too_few_tokens(tokens, held)
+    _require_tokens(tokens, held)
     return rows
 
 
-def _too_few_tokens(claimed, held):
-    raise ValueError(
-        f"num_epochs * tokens_per_epoch is {claimed}, but the documents of document_idx hold "
-        f"{held} tokens"
-    )
+def _require_tokens(claimed, held):
+    if claimed > held:
+        raise ValueError(
+            f"num_epochs * tokens_per_epoch is {claimed}, but the documents of document_idx hold "
+            f"{held} tokens"
+        )
 
 
 def build_sample_idx_int32(
@@ -230,17 +152,11 @@ def build_sample_idx_int64(
 
 
 def _blend(id_types, dataset_index, dataset_sample_index, weights, num_datasets, size, verbose):
-    datasets = _integer("num_datasets", num_datasets, 1, INT32_MAX)
-    steps = _integer("size", size, 0, INT64_MAX)
-    loud = _flag("verbose", verbose)
-    ids = _output("dataset_index", dataset_index, id_types, steps)
-    samples = _output("dataset_sample_index", dataset_sample_index, (np.int64,), steps)
-    if ids.dtype == np.int16 and datasets > 32767:
-        raise ValueError(
-            f"num_datasets is {datasets}, but an int16 dataset_index numbers at most 32767: "
-            "use build_blending_indices_int32"
-        )
-    weights = _weights(weights, datasets)
+    datasets = arguments.integer("num_datasets", num_datasets, 1, INT32_MAX)
+    steps = arguments.integer("size", size, 0, INT64_MAX)
+    loud = arguments.flag("verbose", verbose)
+    ids, samples = _outputs(id_types, dataset_index, dataset_sample_index, datasets, steps)
+    weights = arguments.weights(weights, datasets)
     counts = np.zeros(datasets, np.int64)
 
     cdef const double[::1] weight_data = weights
@@ -250,25 +166,34 @@ def _blend(id_types, dataset_index, dataset_sample_index, weights, num_datasets,
     cdef int32_t[::1] ids32
     cdef size_t count = <size_t> datasets
     cdef size_t step_count = <size_t> steps
-    if step_count:
-        if ids.dtype == np.int16:
-            ids16 = ids
-            with nogil:
-                blend_weighted(
-                    weights_view(&weight_data[0], count), ids16_view(&ids16[0], step_count),
-                    rows64_view(&sample_data[0], step_count), rows64_view(&count_data[0], count))
-        else:
-            ids32 = ids
-            with nogil:
-                blend_weighted(
-                    weights_view(&weight_data[0], count), rows32_view(&ids32[0], step_count),
-                    rows64_view(&sample_data[0], step_count), rows64_view(&count_data[0], count))
-    for target, result in ((dataset_index, ids), (dataset_sample_index, samples)):
-        if not np.may_share_memory(target, result):
-            target[:steps] = result
+    if step_count and ids.dtype == np.int16:
+        ids16 = ids
+        with nogil:
+            blend_weighted(
+                weights_view(&weight_data[0], count), ids16_view(&ids16[0], step_count),
+                rows64_view(&sample_data[0], step_count), rows64_view(&count_data[0], count))
+    elif step_count:
+        ids32 = ids
+        with nogil:
+            blend_weighted(
+                weights_view(&weight_data[0], count), rows32_view(&ids32[0], step_count),
+                rows64_view(&sample_data[0], step_count), rows64_view(&count_data[0], count))
+    arguments.deliver(dataset_index, ids)
+    arguments.deliver(dataset_sample_index, samples)
     if loud:
         _report_blend(weights, counts, steps)
     return counts
+
+
+def _outputs(id_types, dataset_index, dataset_sample_index, datasets, steps):
+    ids = arguments.output("dataset_index", dataset_index, id_types, steps)
+    samples = arguments.output("dataset_sample_index", dataset_sample_index, (np.int64,), steps)
+    if ids.dtype == np.int16 and datasets > 32767:
+        raise ValueError(
+            f"num_datasets is {datasets}, but an int16 dataset_index numbers at most 32767: "
+            "use the function of the same name that ends in _int32"
+        )
+    return ids, samples
 
 
 def _report_blend(weights, counts, steps):
@@ -293,3 +218,59 @@ def build_blending_indices_int32(
     """The same with an int32 ``dataset_index``, for more than 32767 datasets."""
     _blend(
         (np.int32,), dataset_index, dataset_sample_index, weights, num_datasets, size, verbose)
+
+
+def build_blending_indices_counted(
+    dataset_index, dataset_sample_index, weights, num_datasets, size, verbose
+):
+    """The same with an int16 or int32 ``dataset_index``; returns the draws of each dataset."""
+    return _blend(
+        (np.int16, np.int32), dataset_index, dataset_sample_index, weights, num_datasets, size,
+        verbose)
+
+
+def _blend_exhaustively(id_types, dataset_index, dataset_sample_index, sizes, num_datasets):
+    datasets = arguments.integer("num_datasets", num_datasets, 1, INT32_MAX)
+    sizes = arguments.integers("sizes", sizes, np.int64)
+    if len(sizes) != datasets:
+        raise ValueError(f"num_datasets is {datasets}, but there are {len(sizes)} sizes")
+    if sizes.min() < 1:
+        at = int(sizes.argmin())
+        raise ValueError(f"sizes[{at}] is {sizes[at]}; every dataset needs a sample to blend")
+    total = sum(sizes.tolist())
+    ids, samples = _outputs(id_types, dataset_index, dataset_sample_index, datasets, total)
+    counts = np.zeros(datasets, np.int64)
+
+    cdef const int64_t[::1] size_data = sizes
+    cdef int64_t[::1] count_data = counts
+    cdef int64_t[::1] sample_data = samples
+    cdef int16_t[::1] ids16
+    cdef int32_t[::1] ids32
+    cdef size_t count = <size_t> datasets
+    cdef size_t step_count = <size_t> total
+    if ids.dtype == np.int16:
+        ids16 = ids
+        with nogil:
+            blend_exhaustively(
+                counts_view(&size_data[0], count), ids16_view(&ids16[0], step_count),
+                rows64_view(&sample_data[0], step_count), rows64_view(&count_data[0], count))
+    else:
+        ids32 = ids
+        with nogil:
+            blend_exhaustively(
+                counts_view(&size_data[0], count), rows32_view(&ids32[0], step_count),
+                rows64_view(&sample_data[0], step_count), rows64_view(&count_data[0], count))
+    arguments.deliver(dataset_index, ids)
+    arguments.deliver(dataset_sample_index, samples)
+
+
+def build_exhaustive_blending_indices(dataset_index, dataset_sample_index, sizes, num_datasets):
+    """Fill both arrays with a blend of every sample of every dataset. See the stub."""
+    _blend_exhaustively((np.int16,), dataset_index, dataset_sample_index, sizes, num_datasets)
+
+
+def build_exhaustive_blending_indices_int32(
+    dataset_index, dataset_sample_index, sizes, num_datasets
+):
+    """The same with an int32 ``dataset_index``, for more than 32767 datasets."""
+    _blend_exhaustively((np.int32,), dataset_index, dataset_sample_index, sizes, num_datasets)

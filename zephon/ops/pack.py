@@ -141,6 +141,37 @@ class RowSource(ABC):
         """The position behind the rows taken."""
 
 
+class Windows(RowSource):
+    """Rows that come out of windows, each computed as a whole."""
+
+    _window: Rows | None = None
+    _given: int = 0
+
+    @abstractmethod
+    def _open(self) -> Rows | None:
+        """Note where the next window begins, and compute it; None at the end."""
+
+    def take(self, count: int) -> Rows | None:
+        """The next rows, out of as many windows as it takes."""
+        found: list[Rows] = []
+        while count:
+            if self._window is None or self._given == len(self._window):
+                self._window = self._open()
+                self._given = 0
+                if self._window is None:
+                    break
+            part = min(count, len(self._window) - self._given)
+            found.append(self._window.select(slice(self._given, self._given + part)))
+            self._given += part
+            count -= part
+        return concatenate(found) if found else None
+
+    def _last_given(self) -> tuple[Tokens, ...]:
+        """Tokens of the last row taken of the present window."""
+        assert self._window is not None
+        return self._window.row_tokens(self._given - 1)
+
+
 class WrapPacker(RowSource):
     """Documents end to end, cut where a row is full; every row is a window."""
 
@@ -220,7 +251,7 @@ class WrapPacker(RowSource):
         return rows if tail is None else concatenate([rows, tail])
 
 
-class WindowPacker(RowSource):
+class WindowPacker(Windows):
     """Rows of windows that are packed as a whole."""
 
     def __init__(
@@ -238,28 +269,9 @@ class WindowPacker(RowSource):
         self._shape = _shape(options, vocab_size)
         self._begin = cursor.documents  # where the present window began
         self._opening: bytes | tuple[Tokens, ...] = b"" if cursor.rows else cursor.check
-        self._window: Rows | None = None
-        self._given = 0
         if cursor.rows:
-            self._resume(cursor)
-
-    def take(self, count: int) -> Rows | None:
-        """The next rows, out of as many windows as it takes."""
-        found: list[Rows] = []
-        while count:
-            if self._window is None or self._given == len(self._window):
-                self._opening = self._documents.evidence()
-                self._begin = self._documents.cursor
-                self._given, self._window = 0, self._next_window()
-                if self._window is None:
-                    self._begin = self._documents.cursor
-                    break
-                continue
-            part = min(count, len(self._window) - self._given)
-            found.append(self._window.select(slice(self._given, self._given + part)))
-            self._given += part
-            count -= part
-        return concatenate(found) if found else None
+            self._window, self._given = self._next_window(), cursor.rows
+            check_window(self._window, cursor.rows, cursor.check, "packing")
 
     def cursor(self) -> LaneCursor:
         """The window and how many of its rows were taken; the next window if all."""
@@ -267,12 +279,15 @@ class WindowPacker(RowSource):
             return LaneCursor(self._documents.cursor, _evidence=self._documents.evidence())
         if self._given == 0 or self._window is None:
             return LaneCursor(self._begin, _evidence=self._opening)
-        last = self._window.row_tokens(self._given - 1)
-        return LaneCursor(self._begin, self._given, _evidence=last)
+        return LaneCursor(self._begin, self._given, _evidence=self._last_given())
 
-    def _resume(self, cursor: LaneCursor) -> None:
-        self._window, self._given = self._next_window(), cursor.rows
-        check_window(self._window, cursor.rows, cursor.check, "packing")
+    def _open(self) -> Rows | None:
+        self._opening = self._documents.evidence()
+        self._begin = self._documents.cursor
+        window = self._next_window()
+        if window is None:
+            self._begin = self._documents.cursor
+        return window
 
     def _next_window(self) -> Rows | None:
         if self._options.wraps:

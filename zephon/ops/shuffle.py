@@ -11,9 +11,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from zephon.cursor import LaneCursor
-from zephon.ops.pack import RowSource, check_window
+from zephon.ops.pack import RowSource, Windows, check_window
 from zephon.options import check_int
-from zephon.rows import Rows, concatenate
+from zephon.rows import Rows
 from zephon.work.order import derive_key, permute
 
 
@@ -41,7 +41,7 @@ class ShuffleOptions:
         return {"buffer_size": self.buffer_size, "seed": self.seed}
 
 
-class Shuffle(RowSource):
+class Shuffle(Windows):
     """The rows of another source, in windows that are shuffled."""
 
     def __init__(
@@ -52,29 +52,9 @@ class Shuffle(RowSource):
         self._lane = lane
         self._begin = replace(cursor, window=0, shuffled=0)  # of the rows, where the window began
         self._number = cursor.window
-        self._window: Rows | None = None
-        self._given = cursor.shuffled
         if cursor.shuffled:
-            self._window = self._next_window()
+            self._window, self._given = self._next_window(), cursor.shuffled
             check_window(self._window, cursor.shuffled, cursor.check, "shuffle")
-
-    def take(self, count: int) -> Rows | None:
-        """The next rows of the windows."""
-        found: list[Rows] = []
-        while count:
-            if self._window is None or self._given == len(self._window):
-                if self._window is not None:
-                    self._number += 1
-                self._begin = self._rows.cursor()
-                self._given, self._window = 0, self._next_window()
-                if self._window is None:
-                    self._begin = self._rows.cursor()
-                    break
-            part = min(count, len(self._window) - self._given)
-            found.append(self._window.select(slice(self._given, self._given + part)))
-            self._given += part
-            count -= part
-        return concatenate(found) if found else None
 
     def cursor(self) -> LaneCursor:
         """Where the rows of the window began, its number, and how many were taken."""
@@ -86,8 +66,17 @@ class Shuffle(RowSource):
             self._begin,
             window=self._number,
             shuffled=self._given,
-            _evidence=self._window.row_tokens(self._given - 1),
+            _evidence=self._last_given(),
         )
+
+    def _open(self) -> Rows | None:
+        if self._window is not None:
+            self._number += 1
+        self._begin = self._rows.cursor()
+        window = self._next_window()
+        if window is None:
+            self._begin = self._rows.cursor()
+        return window
 
     def _next_window(self) -> Rows | None:
         rows = self._rows.take(self._options.buffer_size)

@@ -17,6 +17,9 @@ from zephon.rows import Rows
 from zephon.runtime.documents import DocumentReader, read_ahead
 from zephon.work.base import WorkSource
 
+_TOKEN_BLOCK, _TEXT_BLOCK = 256, 32
+"""Documents that are read at a time, where nobody reads ahead."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class LanePlan:
@@ -84,14 +87,23 @@ def _rows(
 def _blocks(
     plan: LanePlan, lane: int, passes: int, draw: int, executor: Executor | None
 ) -> Iterator[TokenBlock]:
-    # The buffer is shared by the lanes; a block is small enough that each has two.
-    share = plan.prefetch.buffer_size // plan.lanes
-    size = max(16, min(256, share // 2))
+    prefetch = plan.prefetch
+    if plan.tokenizer is None:
+        # Reading is arithmetic on places: handing it to other threads costs more than doing it.
+        executor, size, ahead = None, _TOKEN_BLOCK, 1
+    elif executor is None:
+        size, ahead = _TEXT_BLOCK, 1
+    else:
+        # The buffer is shared by the lanes. Small blocks: the first batch waits for the first one,
+        # and closing for those that are being tokenized.
+        share = prefetch.buffer_size // plan.lanes
+        size = max(4, min(_TEXT_BLOCK, share // 2))
+        ahead = max(1, share // size)
     return read_ahead(
         DocumentReader(plan.work.datasets, plan.tokenizer),
         plan.work.lane(lane, plan.lanes, passes),
         draw,
         size=size,
-        ahead=max(1, share // size),
+        ahead=ahead,
         executor=executor,
     )

@@ -1,0 +1,331 @@
+"""Our index helpers beside those of the registry's megatron-core, in one process.
+
+For each case both run in alternating turns on the same input; what counts is the
+median of the turns' ratios, since two runs on a busy machine cannot be compared.
+The first turn is not counted: it warms up, compares the outputs and measures how
+much memory each takes beyond its input and the outputs that are handed to it.
+Both use one thread unless a case says otherwise.
+
+    python benchmarks/megatron_helpers.py [--megatron-core FOLDER] [--scale 1]
+        [--repeats 5] [--only blending] [--write docs/performance.md]
+
+FOLDER is what ``pip install --target FOLDER --no-deps megatron-core`` makes; without
+it that is done under build/.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ctypes
+import os
+import platform
+import subprocess
+import sys
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from importlib.machinery import ExtensionFileLoader
+from importlib.metadata import distributions
+from importlib.util import module_from_spec, spec_from_loader
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+import zephon
+from zephon._native.mersenne import NumpyShuffle
+from zephon.megatron import compile_helper
+
+BEGIN, END = "<!-- megatron-helpers: written by the benchmark -->", "<!-- megatron-helpers: end -->"
+SEED = 1234
+
+Outputs = tuple[NDArray[Any], ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    """One line of the report.
+
+    ``ours`` and ``theirs`` return what they have made, to be compared.
+    """
+
+    function: str
+    name: str
+    ours: Callable[[], Outputs]
+    theirs: Callable[[], Outputs]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Measured:
+    ours: float  # seconds
+    theirs: float
+    ratios: list[float]
+    memory: tuple[float, float]  # MB of ours and theirs
+
+
+def sample_index(ours: Any, theirs: Any, scale: float) -> Iterator[Case]:
+    rng = np.random.default_rng(SEED)
+    count = max(1000, int(10_000_000 * scale))
+    # Lengths of web text: lognormal with a mean of about 1,000 tokens.
+    sizes = np.maximum(1, rng.lognormal(np.log(606), 1.0, count)).astype(np.int32)
+    per_epoch = int(sizes.sum(dtype=np.int64))
+    for epochs in (1, 3):
+        order = rng.permutation(np.tile(np.arange(count, dtype=np.int32), epochs))
+        for length in (2048, 4096, 8192):
+            arguments = (sizes, order, length, epochs, per_epoch, True, 1)
+            yield Case(
+                function="sample index",
+                name=f"{count:,} shuffled documents, {epochs} epoch(s), length {length}",
+                ours=lambda a=arguments: (ours.build_sample_idx_int32(*a),),
+                theirs=lambda a=arguments: (theirs.build_sample_idx_int32(*a),),
+            )
+
+
+def outputs(size: int) -> Outputs:
+    """Arrays for a blend, with their memory already there."""
+    return np.full(size, -1, np.int16), np.full(size, -1, np.int64)
+
+
+def blending(ours: Any, theirs: Any, scale: float) -> Iterator[Case]:
+    rng = np.random.default_rng(SEED)
+    for count, size, kind in (
+        (2, 20_000_000, "lognormal"),
+        (8, 20_000_000, "lognormal"),
+        (16, 10_000_000, "lognormal"),
+        (64, 5_000_000, "lognormal"),
+        (64, 5_000_000, "equal"),
+        (512, 1_000_000, "lognormal"),
+        (512, 1_000_000, "zipf"),
+        (4096, 200_000, "lognormal"),
+    ):
+        size = max(1000, int(size * scale))
+        weights = {
+            "lognormal": rng.lognormal(0, 1, count),
+            "zipf": 1 / np.arange(1.0, count + 1),
+            "equal": np.ones(count),
+        }[kind]
+        weights /= weights.sum()
+
+        def run(module: Any, out: Outputs, weights: Any = weights, size: int = size) -> Outputs:
+            module.build_blending_indices(*out, weights, len(weights), size, False)
+            return out
+
+        mine, other = outputs(size), outputs(size)
+        yield Case(
+            function="blending",
+            name=f"D = {count}, {kind} weights, {size:,} samples",
+            ours=lambda run=run, out=mine: run(ours, out),
+            theirs=lambda run=run, out=other: run(theirs, out),
+        )
+
+
+def exhaustive(ours: Any, theirs: Any, scale: float) -> Iterator[Case]:
+    rng = np.random.default_rng(SEED)
+    for count, total in ((8, 10_000_000), (64, 2_000_000), (512, 400_000)):
+        shares = rng.lognormal(0, 1, count)
+        sizes = np.maximum(1, shares / shares.sum() * total * scale).astype(np.int64)
+
+        def run(module: Any, out: Outputs, sizes: Any = sizes) -> Outputs:
+            module.build_exhaustive_blending_indices(*out, sizes, len(sizes))
+            return out
+
+        mine, other = outputs(int(sizes.sum())), outputs(int(sizes.sum()))
+        yield Case(
+            function="exhaustive blending",
+            name=f"D = {count}, {sizes.sum():,} samples",
+            ours=lambda run=run, out=mine: run(ours, out),
+            theirs=lambda run=run, out=other: run(theirs, out),
+        )
+
+
+def mapping(ours: Any, theirs: Any, scale: float) -> Iterator[Case]:
+    rng = np.random.default_rng(SEED)
+    documents = max(1000, int(1_000_000 * scale))
+    docs = np.concatenate(([0], np.cumsum(rng.integers(1, 40, documents)))).astype(np.int64)
+    sizes = np.maximum(1, rng.lognormal(np.log(22), 0.6, docs[-1])).astype(np.int32)
+    titles = rng.integers(1, 20, documents, dtype=np.int32)
+    for epochs in (1, 4):
+        arguments = (docs, sizes, epochs, 2**62, 512, 0.1, SEED, False, 2)
+        yield Case(
+            function="build_mapping",
+            name=f"{docs[-1]:,} sentences, {epochs} epoch(s)",
+            ours=lambda a=arguments: (ours.build_mapping(*a),),
+            theirs=lambda a=arguments: (theirs.build_mapping(*a),),
+        )
+    blocks = (docs, sizes, titles, 1, 2**62, 512, SEED, False, False)
+    yield Case(
+        function="build_blocks_mapping",
+        name=f"{docs[-1]:,} sentences, 1 epoch(s)",
+        ours=lambda: (ours.build_blocks_mapping(*blocks),),
+        theirs=lambda: (theirs.build_blocks_mapping(*blocks),),
+    )
+
+
+def orders(ours: Any, theirs: Any, scale: float) -> Iterator[Case]:
+    """The two permutations, which the reference makes in Python."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        from megatron.core.datasets import gpt_dataset as reference
+
+    count = max(1000, int(10_000_000 * scale))
+    for epochs in (1, 3):
+        ids = np.arange(count, dtype=np.int32)
+        samples = epochs * count // 4
+
+        def our_orders(ids: Any = ids, epochs: int = epochs, samples: int = samples) -> Outputs:
+            shuffle = NumpyShuffle(SEED)
+            documents, order = np.tile(ids, epochs), np.arange(samples, dtype=np.uint32)
+            shuffle.shuffle(documents)
+            shuffle.shuffle(order)
+            return documents, order
+
+        def their_orders(ids: Any = ids, epochs: int = epochs, samples: int = samples) -> Outputs:
+            state = np.random.RandomState(SEED)
+            documents = reference._build_document_index(ids, epochs, state, False)
+            return documents, reference._build_shuffle_index(samples, samples, state)
+
+        yield Case(
+            function="document and shuffle index",
+            name=f"{count:,} documents, {epochs} epoch(s), {samples:,} samples",
+            ours=our_orders,
+            theirs=their_orders,
+        )
+
+
+GROUPS = {
+    "sample-index": sample_index,
+    "blending": blending,
+    "exhaustive": exhaustive,
+    "mapping": mapping,
+    "orders": orders,
+}
+
+
+def peak_memory(function: Callable[[], Outputs]) -> tuple[float, Outputs]:
+    """MB that a call takes at most beyond what is there before it, and its result."""
+    status = Path("/proc/self/status")
+
+    def read(field: str) -> int:
+        (line,) = (row for row in status.read_text().splitlines() if row.startswith(field))
+        return int(line.split()[1])
+
+    ctypes.CDLL(None).malloc_trim(0)  # what was freed before is not there to be used again
+    Path("/proc/self/clear_refs").write_text("5")  # the high water mark starts anew
+    before = read("VmRSS:")
+    result = function()
+    return (read("VmHWM:") - before) / 1024, result
+
+
+def measure(case: Case, repeats: int) -> Measured:
+    ours_memory, mine = peak_memory(case.ours)
+    theirs_memory, other = peak_memory(case.theirs)
+    for a, b in zip(mine, other, strict=True):
+        if a.dtype != b.dtype or not np.array_equal(a, b):
+            sys.exit(f"{case.function}, {case.name}: the outputs differ")
+    del mine, other
+    times: dict[str, list[float]] = {"ours": [], "theirs": []}
+    for turn in range(repeats):
+        sides = [("ours", case.ours), ("theirs", case.theirs)]
+        for side, function in sides if turn % 2 else reversed(sides):
+            begin = time.perf_counter()
+            result = function()
+            times[side].append(time.perf_counter() - begin)
+            del result
+    return Measured(
+        ours=median(times["ours"]),
+        theirs=median(times["theirs"]),
+        ratios=sorted(b / a for a, b in zip(times["ours"], times["theirs"], strict=True)),
+        memory=(ours_memory, theirs_memory),
+    )
+
+
+def load_helpers(folder: Path) -> Any:
+    (path,) = folder.glob("megatron/core/datasets/helpers_cpp*.so")
+    spec = spec_from_loader("helpers_cpp", ExtensionFileLoader("helpers_cpp", str(path)))
+    assert spec is not None
+    assert spec.loader is not None
+    module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def install_reference() -> Path:
+    folder = Path(__file__).parents[1] / "build" / "megatron-core"
+    if not folder.is_dir():
+        command = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps"]
+        subprocess.run(
+            [*command, "--only-binary", ":all:", "--target", folder, "megatron-core"], check=True
+        )
+    return folder
+
+
+def circumstances(folder: Path, repeats: int, command: str) -> str:
+    """Versions, machine, date and command, as a paragraph."""
+    (reference,) = (
+        d.version for d in distributions(path=[str(folder)]) if d.name.startswith("megatron")
+    )
+    names = Path("/proc/cpuinfo").read_text().splitlines()
+    cpu = next((n.split(":")[1].strip() for n in names if n.startswith("model name")), "unknown")
+    return (
+        f"zephon {zephon.__version__} beside megatron-core {reference}, CPython "
+        f"{platform.python_version()}, NumPy {np.__version__}, {cpu}, "
+        f"{len(os.sched_getaffinity(0))} cores, load {os.getloadavg()[0]:.1f}, "
+        f"{time.strftime('%Y-%m-%d')}; medians of {repeats} turns.\n`{command}`"
+    )
+
+
+def command(args: argparse.Namespace) -> str:
+    words = f"python benchmarks/megatron_helpers.py --scale {args.scale:g} --repeats {args.repeats}"
+    return f"{words} --only {args.only}" if args.only else words
+
+
+def write_section(path: Path, text: str, begin: str, end: str) -> None:
+    """Put the section between its marks, at the end of the file if it has none."""
+    section = f"{begin}\n{text}\n{end}\n"
+    old = path.read_text() if path.exists() else "# Performance\n"
+    head, mark, rest = old.partition(begin)
+    new = head + section + rest.partition(f"{end}\n")[2] if mark else f"{old}\n{section}"
+    path.write_text(new)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    parser.add_argument("--megatron-core", type=Path)
+    parser.add_argument("--scale", type=float, default=1.0, help="of the full sizes")
+    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--only", default="", choices=[*GROUPS, ""], help="one group alone")
+    parser.add_argument("--write", type=Path, help="a Markdown file to put the section into")
+    args = parser.parse_args()
+    folder = args.megatron_core or install_reference()
+    sys.path.append(str(folder))
+    ours, theirs = compile_helper(), load_helpers(folder)
+    lines = [
+        "## Megatron's helpers",
+        "",
+        circumstances(folder, args.repeats, command(args)),
+        "",
+        "| function | case | megatron-core s | zephon s | ratio | lowest, highest | peak MB: "
+        "theirs, ours |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    print("\n".join(lines), flush=True)
+    chosen = [group for name, group in GROUPS.items() if args.only in ("", name)]
+    for case in (case for group in chosen for case in group(ours, theirs, args.scale)):
+        told = measure(case, args.repeats)
+        lines.append(
+            f"| {case.function} | {case.name} | {told.theirs:.3f} | {told.ours:.3f} | "
+            f"**{median(told.ratios):.1f}** | {told.ratios[0]:.1f}, {told.ratios[-1]:.1f} | "
+            f"{told.memory[1]:.0f}, {told.memory[0]:.0f} |"
+        )
+        print(lines[-1], flush=True)
+    if args.write:
+        write_section(args.write, "\n".join(lines), BEGIN, END)
+
+
+if __name__ == "__main__":
+    main()
