@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from zephon import state as state_format
@@ -32,12 +33,17 @@ def stream_shape(description: Description, work: WorkSource) -> dict[str, Any]:
     }
 
 
-def source_states(work: WorkSource) -> Sources:
-    """Which data the sources are: reads their digests, so it is done once."""
+def source_digests(work: WorkSource) -> tuple[bytes, ...]:
+    """Eight bytes for the content of each source; reads of all files, so it is done once."""
+    return tuple(dataset.digest()[:8] for dataset in work.datasets)
+
+
+def source_states(work: WorkSource, digests: tuple[bytes, ...]) -> Sources:
+    """Which data the sources are, and their weights."""
     return tuple(
         state_format.SourceState(
             dataset.name,
-            dataset.digest()[:8],
+            digest,
             weight,
             {
                 "format": dataset.format,
@@ -46,19 +52,19 @@ def source_states(work: WorkSource) -> Sources:
                 "bytes": int(dataset.raw_bytes().sum()),
             },
         )
-        for dataset, weight in zip(work.datasets, work.weights, strict=True)
+        for dataset, digest, weight in zip(work.datasets, digests, work.weights, strict=True)
     )
 
 
 def write_state(
-    position: Position, description: Description, work: WorkSource, sources: Sources
+    position: Position, description: Description, work: WorkSource, digests: tuple[bytes, ...]
 ) -> bytes:
     """What this rank knows of ``position``: all of it if there is one rank."""
     options = description.options
     return state_format.encode(
         state_format.StreamState(
             stream_shape(description, work),
-            sources,
+            source_states(work, digests),
             position.delivered,
             position.cursors,
             position.passes,
@@ -76,6 +82,28 @@ def read_state(state: Mapping[str, Any] | bytes) -> state_format.StreamState:
             "of all ranks with zephon.state.merge(...)"
         )
     return saved
+
+
+def resume_work(
+    saved: state_format.StreamState,
+    description: Description,
+    work: WorkSource,
+    digests: tuple[bytes, ...],
+) -> WorkSource:
+    """``work`` as it was when ``saved`` was, with the weights that were found then.
+
+    Raises
+    ------
+    StateError
+        The state is of another stream; lists all that differs.
+    """
+    current = source_states(work, digests)
+    if work.token_estimation is not None:
+        # Its own weights are of no account: they are, or would be, found anew.
+        weights = {source.name: source.weight for source in saved.sources}
+        current = tuple(replace(s, weight=weights.get(s.name, s.weight)) for s in current)
+    state_format.verify(saved, stream_shape(description, work), current)
+    return work.resumed(tuple(source.weight for source in saved.sources))
 
 
 def _state_bytes(state: Mapping[str, Any] | bytes) -> bytes:

@@ -16,6 +16,11 @@ from zephon.runtime.position import Share
 from zephon.runtime.stream import StreamPlan, alone
 from zephon.work.base import WorkSource
 
+NOT_TOKENIZED = (
+    "dataset {!r} is JSONL, but the pipeline has no tokenize(...): call tokenize(<folder of a "
+    "tokenizer>, field=<name of the text field>) before pack_flat(...)"
+)
+
 
 @dataclass(frozen=True, kw_only=True)
 class Description:
@@ -59,19 +64,35 @@ class Description:
         tail = self.options.tail
         return self.packing().pads_tail if tail is None else tail == "pad"
 
-    def stream_plan(self, work: WorkSource) -> StreamPlan:
-        """What iterating runs; ConfigError for what cannot work."""
+    def compatibility(self) -> list[tuple[str, str]]:
+        """Calls with options that are accepted for their callers' sake, and what they do here."""
+        found = []
+        if self.pack is not None and self.pack.num_bins is not None:
+            window = self.pack.shaping()["window"]
+            text = (
+                f"num_bins={self.pack.num_bins}: no rows are kept open; {self.pack.algorithm} "
+                f"packs windows of {window} documents"
+            )
+            found.append(("pack_flat", text))
+        return found
+
+    def untokenized(self, work: WorkSource) -> list[str]:
+        """Names of datasets of text that nothing tokenizes."""
+        if self.tokenizer is not None:
+            return []
+        return [dataset.name for dataset in work.datasets if dataset.format == "jsonl"]
+
+    def require_ready(self, work: WorkSource) -> None:
+        """ConfigError if a stage that iterating ``work`` takes was not called."""
         if self.pack is None or self.microbatch_size is None:
             missing = "pack_flat(...)" if self.pack is None else "batch(...)"
             raise ConfigError(f"the pipeline is not complete: call {missing} before iterating it")
-        if self.tokenizer is None:
-            text = [dataset.name for dataset in work.datasets if dataset.format == "jsonl"]
-            if text:
-                raise ConfigError(
-                    f"dataset {text[0]!r} is JSONL, but the pipeline has no tokenize(...): call "
-                    "tokenize(<folder of a tokenizer>, field=<name of the text field>) before "
-                    "pack_flat(...)"
-                )
+        if text := self.untokenized(work):
+            raise ConfigError(NOT_TOKENIZED.format(text[0]))
+
+    def stream_plan(self, work: WorkSource) -> StreamPlan:
+        """What iterating ``work`` runs, if it is ready; ConfigError for what cannot work."""
+        assert self.microbatch_size is not None
         options = self.options
         finite = work.lane(0, options.lanes).length() is not None
         agree: Callable[[bool], bool] = alone
@@ -81,7 +102,7 @@ class Description:
             lane=LanePlan(
                 work=work,
                 tokenizer=self.tokenizer,
-                pack=self.pack,
+                pack=self.packing(),
                 shuffle=self.shuffle,
                 microbatch_size=self.microbatch_size,
                 drop_last=self.drop_last,

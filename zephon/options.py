@@ -33,6 +33,11 @@ class PrefetchOptions:
         if self.parallelism is not None:
             check_int("parallelism", self.parallelism, 1, 1024)
 
+    @property
+    def threads(self) -> int:
+        """Threads that read and tokenize."""
+        return self.parallelism or min(4, len(os.sched_getaffinity(0)))
+
 
 @dataclass(frozen=True, kw_only=True)
 class StreamOptions:

@@ -6,15 +6,22 @@ import logging
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
+from zephon import checks
 from zephon import state as state_format
-from zephon.checkpoint import Sources, read_state, source_states, stream_shape, write_state
+from zephon.checkpoint import read_state, resume_work, source_digests, write_state
 from zephon.cursor import Dropped
-from zephon.errors import ConfigTypeError, LifecycleError
+from zephon.errors import ConfigTypeError, LifecycleError, ZephonError
+from zephon.estimate import estimate_steps
+from zephon.explain import explain
+from zephon.options import check_int
 from zephon.runtime.exchange import Exchange, open_exchange
+from zephon.runtime.lengths import document_lengths
 from zephon.runtime.position import Position
 from zephon.runtime.stream import Stream
 from zephon.stages import Stages
+from zephon.validation import ValidationReport
 from zephon.work.base import WorkSource
+from zephon.work.lengths import SourceLengths
 
 if TYPE_CHECKING:
     from zephon.types import SampleBatch
@@ -34,6 +41,12 @@ class Pipeline(Stages):
     work_source : WorkSource
         Which documents, in which order.
 
+    Attributes
+    ----------
+    ws : WorkSource
+        The same; with weights that are shares of tokens, from the first batch,
+        checkpoint or restore on a copy that knows them.
+
     Examples
     --------
     >>> pipeline = Pipeline(work).tokenize("tokenizer", field="text")
@@ -49,10 +62,12 @@ class Pipeline(Stages):
                 "StaticMixtureWorkSource"
             )
         self.ws = work_source
+        self._asked = work_source
         super().__init__()
         self._stream: Stream | None = None
         self._position: Position | None = None
-        self._sources: Sources | None = None
+        self._digests: tuple[bytes, ...] | None = None
+        self._lengths: tuple[SourceLengths, ...] | None = None
         self._exchange: Exchange | None = None
 
     def __iter__(self) -> Iterator[SampleBatch]:
@@ -60,8 +75,10 @@ class Pipeline(Stages):
             raise LifecycleError(
                 "the pipeline is being iterated already: close() it, or build another one"
             )
+        self._said.require_ready(self.ws)
+        self._find_weights()
         plan = self._said.stream_plan(self.ws)
-        self._source_states()  # what a state needs is at hand before the first batch
+        self._source_digests()  # what a state needs is at hand before the first batch
         position = self._position or Position.start(plan.lane.lanes)
         self._stream = Stream(plan, position)
         self._position = position
@@ -77,8 +94,9 @@ class Pipeline(Stages):
         """The position behind the last batch delivered.
 
         Asks no thread anything; works before the first batch, while iterating and
-        after :meth:`close`. Behind the end of a finite pass it is the beginning of
-        the next one. With several data-parallel ranks all of them (all
+        after :meth:`close`. Before the first batch it finds weights that are shares
+        of tokens, which reads documents. Behind the end of a finite pass it is the
+        beginning of the next one. With several data-parallel ranks all of them (all
         ``world_size`` ranks, if that is set) call this behind the same step, and
         receive the same.
 
@@ -107,7 +125,8 @@ class Pipeline(Stages):
         Takes no part in any communication and asks no thread anything.
         :func:`zephon.state.merge` makes the state of the run from those of all ranks.
         """
-        return write_state(self._here(), self._said, self.ws, self._source_states())
+        self._find_weights()
+        return write_state(self._here(), self._said, self.ws, self._source_digests())
 
     def restore(self, state: Mapping[str, Any] | bytes) -> None:
         """Continue from what :meth:`checkpoint` returned, or from its bytes.
@@ -125,8 +144,81 @@ class Pipeline(Stages):
         """
         self._refuse_while_iterating("restore")
         saved = read_state(state)
-        state_format.verify(saved, stream_shape(self._said, self.ws), self._source_states())
+        self.ws = resume_work(saved, self._said, self._asked, self._source_digests())
         self._position = Position(saved.delivered, saved.cursors, saved.passes)
+
+    def explain(self, steps: int | None = None) -> str:
+        """What this pipeline will do: stages, exact shares, lanes, the plan of its passes.
+
+        Reads no document, unless weights are shares of tokens or ``steps`` are
+        given and the lengths of documents are not known: then some are read, as
+        :class:`zephon.work.TokenEstimation` says.
+
+        Parameters
+        ----------
+        steps : int, optional
+            Say also how many passes over each source so many steps of the trainer
+            take on average, each of one batch on every data-parallel rank.
+        """
+        if steps is not None:
+            check_int("steps", steps, 1, 2**62)
+            self._said.require_ready(self.ws)
+            self._document_lengths()
+        if self._said.pack is not None and not self._said.untokenized(self.ws):
+            self._find_weights()
+        return explain(self._said, self.ws, self._lengths, steps)
+
+    def validate(self, *, strict: bool = False) -> ValidationReport:
+        """Look for everything that can be wrong before the first batch.
+
+        Reads the first record of each shard (of 1,000 shards of a dataset at most),
+        documents at both ends of each source of tokens, and as many more as the
+        lengths of documents take, see :class:`zephon.work.TokenEstimation`.
+
+        Parameters
+        ----------
+        strict : bool
+            Raise ValidationError if there is an error, rather than return it.
+        """
+        found, lengths = [], None
+        if self._said.pack is not None and not self._said.untokenized(self.ws):
+            try:
+                lengths = self._document_lengths()
+                if all(one.mean for one in lengths):  # or else a check tells
+                    self._find_weights()
+            except ZephonError as error:
+                found.append(checks.failure(error))
+        subject = checks.Subject(self._said, self.ws, lengths, self.estimate_steps)
+        report = ValidationReport((*found, *checks.run_checks(subject)))
+        if strict:
+            report.raise_if_failed()
+        return report
+
+    def preflight_tokenizers(self, *, strict: bool = True) -> ValidationReport:
+        """Use the tokenizer, which :meth:`tokenize` has loaded, on a line of text.
+
+        Parameters
+        ----------
+        strict : bool
+            Raise ValidationError if it fails, rather than return it.
+        """
+        report = ValidationReport(tuple(checks.tokenizer_issues(self._said.tokenizer)))
+        if strict:
+            report.raise_if_failed()
+        return report
+
+    def estimate_steps(self) -> tuple[int, int] | None:
+        """Least and most batches that a pass gives this rank; None if it has no end.
+
+        The two are equal where the length of every document is known (``.bin/.idx``,
+        tokens in memory, datasets of few documents) and the pass has at most 8
+        million of them: its rows are then counted by packing it without reading it.
+        Else they are bounds, four standard errors wide, from a sample of lengths.
+        Counts from the beginning of the pass, wherever the stream stands in it.
+        """
+        self._said.require_ready(self.ws)
+        self._find_weights()
+        return estimate_steps(self._said, self.ws, self._document_lengths(), self.passes)
 
     @property
     def position(self) -> Position | None:
@@ -168,10 +260,21 @@ class Pipeline(Stages):
         self._position = Position.start(len(here.cursors), here.passes + 1)
         logger.info("pass %d has ended; the state is the beginning of the next", here.passes + 1)
 
-    def _source_states(self) -> Sources:
-        if self._sources is None:
-            self._sources = source_states(self.ws)
-        return self._sources
+    def _find_weights(self) -> None:
+        """Weights that are shares of tokens follow from the lengths of documents."""
+        if self.ws.requires_token_priming:
+            self.ws = self.ws.primed(self._document_lengths())
+
+    def _document_lengths(self) -> tuple[SourceLengths, ...]:
+        if self._lengths is None:
+            said = self._said
+            self._lengths = document_lengths(self.ws, said.tokenizer, said.packing(), said.prefetch)
+        return self._lengths
+
+    def _source_digests(self) -> tuple[bytes, ...]:
+        if self._digests is None:
+            self._digests = source_digests(self.ws)
+        return self._digests
 
     def _refuse_while_iterating(self, call: str) -> None:
         if self._stream is not None:
@@ -179,9 +282,10 @@ class Pipeline(Stages):
                 f"{call}(...) while the pipeline is being iterated: close() it first"
             )
 
-    def _refuse_with_position(self, message: str) -> None:
+    def _reopen(self, message: str) -> None:
         if self._position is not None:
             raise LifecycleError(message)
+        self.ws, self._lengths = self._asked, None
 
 
 class _Iteration(Iterator["SampleBatch"]):

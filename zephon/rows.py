@@ -19,7 +19,6 @@ from zephon._native import collate
 from zephon.aligned import MASK_FIELD, Aligned, join_buffers
 from zephon.errors import ConfigError, DataError
 
-
 ANY_ID = 2**62
 """The bound where no vocabulary is known: ids that are negative are none in any."""
 

@@ -182,15 +182,13 @@ class Stages(ABC):
                 )
         fixed = {"canonical_replicas", "dp_degree", "dp_group_id"} & set(hints)
         if fixed:
-            self._refuse_with_position(
-                f"{min(fixed)} cannot change now: this pipeline has a position already"
-            )
+            self._reopen(f"{min(fixed)} cannot change now: this pipeline has a position already")
         self._said = replace(self._said, options=replace(self._said.options, **hints))
         return self
 
     def _change(self, call: str, present: object, *, before: tuple[str, ...]) -> None:
         self._refuse_while_iterating(call)
-        self._refuse_with_position(
+        self._reopen(
             f"{call}(...) would change the stream, and this pipeline has a position in it "
             "already: build a new one"
         )
@@ -210,5 +208,8 @@ class Stages(ABC):
         """LifecycleError if the stream is running."""
 
     @abstractmethod
-    def _refuse_with_position(self, message: str) -> None:
-        """LifecycleError with ``message`` if there is a position in the stream."""
+    def _reopen(self, message: str) -> None:
+        """LifecycleError with ``message`` if there is a position in the stream.
+
+        Else what was found out about the stream so far is forgotten.
+        """

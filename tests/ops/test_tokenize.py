@@ -93,6 +93,15 @@ def test_text_of_another_type_is_an_error(tokenizer_folder: Path, value: object)
         make(tokenizer_folder, missing_field="empty").encode([{"text": value}], place)
 
 
+def test_text_that_the_tokenizer_fails_on_is_named_by_its_place() -> None:
+    from tokenizers import models
+
+    strict = make(Tokenizer(models.WordLevel({"x": 0})), special_tokens="none")
+    assert ids(strict, "x", "x") == [[0], [0]]
+    with pytest.raises(DataError, match="file.jsonl, record 3, byte 20: the tokenizer fails on"):
+        ids(strict, "x", "x", "y", "x")
+
+
 def test_the_vocabulary_counts_to_the_greatest_id(tokenizer_folder: Path) -> None:
     plain = Tokenizer.from_file(str(tokenizer_folder / "tokenizer.json"))
     assert make(tokenizer_folder).vocab_size == 1 + max(plain.get_vocab().values())

@@ -107,6 +107,32 @@ def test_repeat_has_no_end_and_another_order_in_each_pass():
     assert first == second
 
 
+def test_lanes_draw_the_same_source_at_the_same_place_of_their_chunks():
+    """What docs/order.md warns of: the stagger moves the counts at the ends of chunks alone."""
+    work = source(chunk_size=1024, exhausted_policy="repeat")
+    first, *others = (work.lane(lane, 8).draws(0, 4096).sources for lane in range(8))
+    for lane in others:
+        assert np.mean(lane == first) > 0.99
+
+
+def test_decoding_is_counted_by_what_a_format_decodes_together():
+    class Groups(FakeDataset):
+        def unit_documents(self):
+            return 10
+
+    datasets = [Groups("web", [40, 30, 30]), Groups("books", [25, 25])]
+    work = source(datasets, chunk_size=8)
+    assert work.decode_factors(1) == (1, 1)
+    # 10 documents, of which a chunk takes 6 and 2
+    assert work.decode_factors(2) == pytest.approx((10 / 6 + 1 - 1 / 6, 10 / 2 + 1 - 1 / 2))
+    shuffled = source(datasets, chunk_size=8, shuffle_block_size=25)
+    assert shuffled.decode_factors(2)[1] == pytest.approx(25 / 2 + 1 - 1 / 2)
+    assert (
+        source(datasets, chunk_size=8, shuffle_block_size=5).decode_factors(2)[0]
+        == (work.decode_factors(2)[0])
+    )
+
+
 def test_reshuffling_can_be_chosen_by_dataset():
     work = source(
         exhausted_policy="repeat", reshuffle_on_repeat={"web": False, "books": True},

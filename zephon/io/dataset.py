@@ -142,6 +142,16 @@ class Dataset:
         for shard in np.unique(np.searchsorted(self._ends, rows, side="right")).tolist():
             self._shards[shard].check()
 
+    def token_lengths(self) -> NDArray[np.int64] | None:
+        """Tokens of each document, int64 ``[documents]``; None if a shard does not know them."""
+        parts = [shard.token_lengths() for shard in self._shards]
+        known = [part for part in parts if part is not None]
+        return np.concatenate(known) if len(known) == len(parts) else None
+
+    def unit_documents(self) -> int:
+        """Documents that are decoded together at most to read one."""
+        return max(shard.unit_documents for shard in self._shards)
+
     def sample_id(self, row: int) -> tuple[int, int]:
         """Shard and number inside it of document ``row``."""
         shard = int(np.searchsorted(self._ends, row, side="right"))

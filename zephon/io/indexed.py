@@ -71,6 +71,10 @@ class IndexedShard(Shard):
                 buffers.append(self._join(int(rows[i])))
         return TokenDocuments(tuple(buffers), buffer, start, self._lengths[rows])
 
+    def token_lengths(self) -> NDArray[np.int64]:
+        """Tokens of each document, as the index has them."""
+        return self._lengths
+
     def place(self, row: int) -> Place:
         """The pair's data file and the document's number in it."""
         offset = int(self._starts[row]) * self._tokens.itemsize

@@ -47,7 +47,16 @@ class Shard(ABC):
 
     def check(self) -> None:
         """Raise if the file has shrunk since it was opened; nothing to do in memory."""
+        return
+
+    def token_lengths(self) -> NDArray[np.int64] | None:
+        """Tokens of each document, int64 ``[documents]``; None if they would have to be read."""
         return None
+
+    @property
+    def unit_documents(self) -> int:
+        """Documents that are decoded together at most to read one; 1 if each can be read alone."""
+        return 1
 
     @abstractmethod
     def place(self, row: int) -> Place:

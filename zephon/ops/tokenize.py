@@ -99,6 +99,16 @@ class TextTokenizer:
             json.dumps(policy, sort_keys=True).encode(), digest_size=16
         ).hexdigest()
 
+    @property
+    def start_ids(self) -> tuple[int, ...]:
+        """What is put before each document."""
+        return tuple(self._before)
+
+    @property
+    def end_ids(self) -> tuple[int, ...]:
+        """What is put behind each document."""
+        return tuple(self._after)
+
     def encode(
         self, records: Sequence[Mapping[str, Any]], place: Any
     ) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
@@ -119,9 +129,12 @@ class TextTokenizer:
         """
         texts = [self._text(record, i, place) for i, record in enumerate(records)]
         full = [i for i, text in enumerate(texts) if text]
-        encodings = self._tokenizer.encode_batch_fast(
-            [texts[i] for i in full], add_special_tokens=False
-        )
+        try:
+            encodings = self._encode([texts[i] for i in full])
+        except Exception:  # the library raises bare Exception and does not say for which text
+            for i in full:
+                self._encode_one(texts[i], i, place)
+            raise
         lengths = np.zeros(len(records), dtype=np.int64)
         pieces: list[int] = []
         for i, encoding in zip(full, encodings, strict=True):
@@ -131,6 +144,17 @@ class TextTokenizer:
             pieces += self._after
             lengths[i] = len(self._before) + len(ids) + len(self._after)
         return np.array(pieces, dtype=np.int32), lengths
+
+    def _encode(self, texts: list[str]) -> list[Any]:
+        return list(self._tokenizer.encode_batch_fast(texts, add_special_tokens=False))
+
+    def _encode_one(self, text: str, index: int, place: Any) -> None:
+        try:
+            self._encode([text])
+        except Exception as error:
+            raise DataError(
+                f"the tokenizer fails on this text ({error})", **place(index).as_kwargs()
+            ) from error
 
     def _text(self, record: Mapping[str, Any], index: int, place: Any) -> str:
         field = self.options.field

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, ThreadPoolExecutor
@@ -114,8 +113,7 @@ class Stream:
         prefetch = self._plan.lane.prefetch
         if prefetch.buffer_size == 0:
             return _Run(self._plan, self._position, None).batches()
-        threads = prefetch.parallelism or min(4, len(os.sched_getaffinity(0)))
-        self._executor = ThreadPoolExecutor(threads, thread_name_prefix=_READERS)
+        self._executor = ThreadPoolExecutor(prefetch.threads, thread_name_prefix=_READERS)
         run = _Run(self._plan, self._position, self._executor)
         return Lookahead(run.batches(), BATCHES_AHEAD)
 

@@ -1,7 +1,8 @@
 """What to train on and in what order: mixtures, orders, lanes and work sources."""
 
 from zephon.work.base import WorkSource
+from zephon.work.lengths import TokenEstimation
 from zephon.work.mixture import MixtureSpec
 from zephon.work.static_mixture import StaticMixtureWorkSource
 
-__all__ = ["MixtureSpec", "StaticMixtureWorkSource", "WorkSource"]
+__all__ = ["MixtureSpec", "StaticMixtureWorkSource", "TokenEstimation", "WorkSource"]

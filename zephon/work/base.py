@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from zephon.work.lengths import SourceLengths, TokenEstimation
+from zephon.work.plan import Plan
 
 if TYPE_CHECKING:
     from zephon.io.dataset import Dataset
@@ -65,11 +69,45 @@ class WorkSource(ABC):
     datasets : tuple of Dataset
         The sources, in the order that :attr:`Draws.sources` counts.
     weights : tuple of int
-        Their effective integer weights; they sum to ``2**32``.
+        Their effective integer weights; they sum to ``2**32``. While
+        :attr:`requires_token_priming`, the shares of tokens that they will give.
+    seed : int
+        Of the order, where it has one.
+    chunk_size : int or None
+        Draws of a lane in which each source has its share, where there are chunks.
+    token_estimation : TokenEstimation or None
+        Given if the weights follow from the lengths of documents.
     """
 
     datasets: tuple[Dataset, ...]
     weights: tuple[int, ...]
+    seed: int = 0
+    chunk_size: int | None = None
+    token_estimation: TokenEstimation | None = None
+
+    @property
+    def requires_token_priming(self) -> bool:
+        """Whether the weights still have to be found from the lengths of documents."""
+        return False
+
+    def primed(self, lengths: Sequence[SourceLengths]) -> WorkSource:
+        """This work source with the weights that ``lengths`` give; itself if it needs none."""
+        return self
+
+    def resumed(self, weights: tuple[int, ...]) -> WorkSource:
+        """This work source with the ``weights`` of a saved state, which are never found again.
+
+        Itself if its weights do not depend on lengths.
+        """
+        return self
+
+    def plan(self, lanes: int) -> Plan | None:
+        """The pieces of a run over ``lanes``, None if it has no such form."""
+        return None
+
+    def decode_factors(self, lanes: int) -> tuple[float, ...]:
+        """How often each source is decoded in a pass, because ``lanes`` take turns on its units."""
+        return (1.0,) * len(self.datasets)
 
     @abstractmethod
     def lane(self, lane: int, lanes: int, run: int = 0) -> LaneOrder:

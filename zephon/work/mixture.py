@@ -8,7 +8,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from zephon.errors import ConfigError, ConfigTypeError
+from zephon.errors import ConfigError, ConfigTypeError, DataError
+from zephon.work.lengths import SourceLengths
 
 WEIGHT_TOTAL = 2**32
 """Sum of the effective integer weights."""
@@ -131,6 +132,27 @@ def integer_weights(weights: Sequence[float], total: int = WEIGHT_TOTAL) -> tupl
             counts[largest] -= 1
             counts[i] = 1
     return tuple(counts)
+
+
+def token_weights(
+    shares: Sequence[float], lengths: Sequence[SourceLengths], total: int = WEIGHT_TOTAL
+) -> tuple[int, ...]:
+    """Weights of documents that give ``shares`` of tokens: share over mean length, as integers.
+
+    Raises
+    ------
+    DataError
+        If the documents of a source have no tokens.
+    """
+    for one in lengths:
+        if one.mean == 0:
+            raise DataError(
+                f"dataset {one.name!r}: {len(one.lengths)} of its {one.documents} documents were "
+                "counted and give no tokens, so no weight gives it a share of tokens: they are "
+                "empty or longer than a row. Leave it out of the datasets and the mixture"
+            )
+    ratios = [share / one.mean for share, one in zip(shares, lengths, strict=True)]
+    return integer_weights(ratios, total)
 
 
 def check_rarest(names: Sequence[str], weights: Sequence[int]) -> None:

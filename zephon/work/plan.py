@@ -81,6 +81,25 @@ class Plan:
             draws += piece.draws
         return draws + len(range(lane, len(self.tail_sources), self.lanes))
 
+    def expected(self, tokens: float, means: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Documents of each source in the first ``tokens`` of all lanes together.
+
+        If a document of a source gives ``means`` (float64 ``[sources]``) tokens;
+        not more than the plan has. float64 ``[sources]``.
+        """
+        taken = np.zeros(len(means))
+        steps = [(piece.draws, piece.sources, piece.weights) for piece in self.pieces]
+        tail = np.bincount(self.tail_sources, minlength=len(means))
+        steps.append((0, np.arange(len(means), dtype=np.int32), tail.astype(np.int64)))
+        for draws, sources, weights in steps:
+            whole = float(weights @ means[sources])  # tokens of the piece, if it ends
+            part = tokens / whole if whole else 1.0
+            if draws is not None:
+                part = min(part, 1.0)
+            taken[sources] += part * weights
+            tokens -= part * whole
+        return taken
+
     def documents(self, sources: int) -> NDArray[np.int64]:
         """Documents that a plan with an end takes of each of ``sources``, int64 ``[sources]``."""
         taken = np.bincount(self.tail_sources, minlength=sources).astype(np.int64)

@@ -3,24 +3,28 @@
 from __future__ import annotations
 
 import copy
+import hashlib
 import logging
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from zephon.errors import ConfigError, ConfigTypeError, LifecycleError
+from zephon.errors import ConfigError, ConfigTypeError, LifecycleError, StateError
 from zephon.work.base import LaneOrder, WorkSource
 from zephon.work.exhaustion import Policy, per_source, resolve_exhaustion, uniform
 from zephon.work.lanes import PlannedLane, check_lane
+from zephon.work.lengths import SourceLengths, TokenEstimation
 from zephon.work.mixture import (
     MAX_SOURCES,
+    WEIGHT_TOTAL,
     MixtureSpec,
     check_rarest,
     effective_chunk_size,
     integer_weights,
+    token_weights,
 )
 from zephon.work.order import check_seed
 from zephon.work.plan import Plan
-from zephon.work.source_order import BlockSize, SourceOrder, cut_units
+from zephon.work.source_order import BlockSize, SourceOrder, cut_units, decode_factor
 
 if TYPE_CHECKING:
     from zephon.io.dataset import Dataset
@@ -72,17 +76,27 @@ class StaticMixtureWorkSource(WorkSource):
     stop_after_passes : int or None
         With None or ``"repeat"``: the run ends when each dataset has been gone
         through this many times; 1 if the policy is None.
+    token_estimation : TokenEstimation or None
+        If given, the weights of the mixture are shares of *tokens*: those of
+        documents follow from the mean lengths of documents, which the pipeline
+        finds before its first batch (:attr:`requires_token_priming`). A saved
+        state keeps the weights, and resuming never finds them again.
 
     Attributes
     ----------
     weights : tuple of int
         Effective weights in the order of ``datasets``; they sum to ``2**32``.
+        While :attr:`requires_token_priming`, the shares of tokens instead.
+    chunk_size : int
+        Draws of a chunk in effect.
 
     Raises
     ------
     ConfigError
         For every argument that cannot work, naming the dataset and the value.
     """
+
+    chunk_size: int
 
     def __init__(
         self,
@@ -97,6 +111,7 @@ class StaticMixtureWorkSource(WorkSource):
         reshuffle_on_repeat: bool | Mapping[str, bool] = True,
         max_repeats: int | Mapping[str, int | None] | None = None,
         stop_after_passes: int | None = None,
+        token_estimation: TokenEstimation | None = None,
     ) -> None:
         self.datasets = tuple(datasets)
         names = _check_names(self.datasets)
@@ -109,9 +124,17 @@ class StaticMixtureWorkSource(WorkSource):
             _check_bool(option, value)
         self.mixture = mixture if isinstance(mixture, MixtureSpec) else MixtureSpec(mixture)
         self.mixture.validate_for(names)
+        if not (token_estimation is None or isinstance(token_estimation, TokenEstimation)):
+            raise ConfigTypeError(
+                f"token_estimation is {token_estimation!r}, expected a TokenEstimation or None"
+            )
+        self.token_estimation = token_estimation
+        self.seed = seed
         self.weights = integer_weights([self.mixture.weights[name] for name in names])
         check_rarest(names, self.weights)
         self.chunk_size = effective_chunk_size(chunk_size, self.weights)
+        self._asked_chunk_size = chunk_size
+        self._primed = token_estimation is None
         self._exhaustion = resolve_exhaustion(
             names, exhausted_policy, max_repeats, stop_after_passes
         )
@@ -135,12 +158,15 @@ class StaticMixtureWorkSource(WorkSource):
         self._options = {
             "work_source": "static_mixture",
             "seed": seed,
-            "chunk_size": self.chunk_size,
+            # With measured weights the size in effect follows from them, and they are in a
+            # state beside the options.
+            "chunk_size": self.chunk_size if token_estimation is None else chunk_size,
             "shuffle_shards": shuffle_shards,
             "shuffle_within_shard": shuffle_within_shard,
             "shuffle_block_size": uniform(names, blocks),
             "reshuffle_on_repeat": uniform(names, reshuffle),
             **self._exhaustion.options(),
+            **({} if token_estimation is None else {"token_shares": _shares_option(self.weights)}),
         }
         in_file_order = [
             source.name
@@ -181,12 +207,69 @@ class StaticMixtureWorkSource(WorkSource):
         often it was before, and each run begins new passes over the datasets.
         """
         check_lane(lane, lanes)
+        return PlannedLane(self.plan(lanes), self._order, lane, run)
+
+    def plan(self, lanes: int) -> Plan:
+        """The pieces of a run over ``lanes``."""
+        if self.requires_token_priming:
+            raise LifecycleError(
+                "the weights of this work source are shares of tokens, and the lengths of its "
+                "documents are not known yet: a pipeline finds them before its first batch, "
+                "its attribute ws is the work source that knows"
+            )
         plan = self._plans.get(lanes)
         if plan is None:
             documents = [source.documents for source in self._order.sources]
             plan = self._exhaustion.plan(documents, self.weights, lanes, self.chunk_size)
             self._plans[lanes] = plan
-        return PlannedLane(plan, self._order, lane, run)
+        return plan
+
+    @property
+    def requires_token_priming(self) -> bool:
+        """Whether the weights still have to be found from the lengths of documents.
+
+        A pipeline does so before its first batch; its attribute ``ws`` is then a
+        work source that needs it no more. This one stays as it is.
+        """
+        return not self._primed
+
+    def primed(self, lengths: Sequence[SourceLengths]) -> StaticMixtureWorkSource:
+        """This work source with weights that give its shares in tokens of ``lengths``."""
+        if self._primed:
+            return self
+        names = [dataset.name for dataset in self.datasets]
+        shares = self.mixture.normalized_for(names)
+        weights = token_weights([shares[name] for name in names], lengths)
+        check_rarest(names, weights)
+        for one, weight in zip(lengths, weights, strict=True):
+            _log.info(
+                "dataset %r: %.1f tokens per document (%s), so a share of %.4f of tokens is %.4f "
+                "of documents",
+                one.name,
+                one.mean,
+                "exact" if one.exact else f"+- {one.relative_error:.1%}, {len(one.lengths)} read",
+                shares[one.name],
+                weight / WEIGHT_TOTAL,
+            )
+        return self._weighted(weights)
+
+    def resumed(self, weights: tuple[int, ...]) -> StaticMixtureWorkSource:
+        """This work source with the weights of a saved state, if it would have to find its own."""
+        if self.token_estimation is None:
+            return self
+        if len(weights) != len(self.datasets) or sum(weights) != WEIGHT_TOTAL or min(weights) < 1:
+            raise StateError(f"the state's weights {weights} are not those of a mixture")
+        return self._weighted(weights)
+
+    def _weighted(self, weights: tuple[int, ...]) -> StaticMixtureWorkSource:
+        made = copy.copy(self)
+        made.__dict__.update(
+            weights=weights,
+            chunk_size=effective_chunk_size(self._asked_chunk_size, weights),
+            _primed=True,
+            _plans={},
+        )
+        return made
 
     def shares(self) -> dict[str, float]:
         """Exact share of each dataset in the draws: its weight over ``2**32``."""
@@ -196,6 +279,26 @@ class StaticMixtureWorkSource(WorkSource):
             for dataset, weight in zip(self.datasets, self.weights, strict=True)
         }
 
+    def decode_factors(self, lanes: int) -> tuple[float, ...]:
+        """How often each dataset is decoded in a pass, because ``lanes`` take turns on its units.
+
+        A unit is what its format decodes together, or what is shuffled together
+        if that is more; 1 where every document is read for itself.
+        """
+        return tuple(
+            decode_factor(self._unit(source), self.chunk_size * weight / WEIGHT_TOTAL)
+            if lanes > 1
+            else 1.0
+            for source, weight in enumerate(self.weights)
+        )
+
+    def _unit(self, source: int) -> float:
+        decoded = self.datasets[source].unit_documents()
+        units = self._order.sources[source]
+        if decoded == 1 or not units.shuffle_rows:
+            return decoded
+        return max(decoded, units.documents / (len(units.first_row) - 1))
+
     def options(self) -> dict[str, Any]:
         """Options that shape the stream, as JSON values.
 
@@ -203,6 +306,14 @@ class StaticMixtureWorkSource(WorkSource):
         that may be given by dataset is one value if it is the same for all.
         """
         return copy.deepcopy(self._options)
+
+
+def _shares_option(weights: Sequence[int]) -> list[int] | str:
+    """Shares of tokens, which a state is compared by; their digest if they are many."""
+    if len(weights) <= 64:
+        return list(weights)
+    packed = b"".join(weight.to_bytes(8, "little") for weight in weights)
+    return hashlib.blake2b(packed, digest_size=8).hexdigest()
 
 
 def _check_names(datasets: Sequence[Dataset]) -> list[str]:
