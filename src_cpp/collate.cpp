@@ -45,49 +45,51 @@ inline std::uint64_t outside(std::int64_t id, std::uint64_t last) noexcept {
 constexpr bool is_outside(std::uint64_t bits) noexcept { return (bits >> 63) != 0; }
 
 // Where a run of tokens goes: `labels` lies one column before the others.
+template <typename Index>
 struct Destination {
   std::int64_t* input_ids;
   std::int64_t* labels;
-  std::int64_t* positions;
-  std::int64_t* document_ids;
+  Index* positions;
+  Index* document_ids;
 };
 
 enum : unsigned { kInputIds = 1, kLabels = 2, kPositions = 4, kDocumentIds = 8, kSubsets = 16 };
 
 // One pass over `count` tokens that writes exactly the outputs in `kWanted`;
 // returns the union of outside() over them.
-template <typename Token, unsigned kWanted>
-std::uint64_t copy_run(const Token* __restrict tokens, std::int64_t count, const Destination& to,
-                       std::int64_t position, std::int64_t document, std::uint64_t last) noexcept {
+template <typename Token, typename Index, unsigned kWanted>
+std::uint64_t copy_run(const Token* __restrict tokens, std::int64_t count,
+                       const Destination<Index>& to, std::int64_t position, Index document,
+                       std::uint64_t last) noexcept {
   std::int64_t* __restrict const input_ids = to.input_ids;
   std::int64_t* __restrict const labels = to.labels;
-  std::int64_t* __restrict const positions = to.positions;
-  std::int64_t* __restrict const document_ids = to.document_ids;
+  Index* __restrict const positions = to.positions;
+  Index* __restrict const document_ids = to.document_ids;
   std::uint64_t seen = 0;
   for (std::int64_t i = 0; i < count; ++i) {
     const auto id = static_cast<std::int64_t>(tokens[i]);
     if constexpr ((kWanted & kInputIds) != 0) input_ids[i] = id;
     if constexpr ((kWanted & kLabels) != 0) labels[i] = id;
-    if constexpr ((kWanted & kPositions) != 0) positions[i] = position + i;
+    if constexpr ((kWanted & kPositions) != 0) positions[i] = static_cast<Index>(position + i);
     if constexpr ((kWanted & kDocumentIds) != 0) document_ids[i] = document;
     seen |= outside(id, last);
   }
   return seen;
 }
 
-template <typename Token>
-using CopyRun = std::uint64_t (*)(const Token* __restrict, std::int64_t, const Destination&,
-                                  std::int64_t, std::int64_t, std::uint64_t) noexcept;
+template <typename Token, typename Index>
+using CopyRun = std::uint64_t (*)(const Token* __restrict, std::int64_t, const Destination<Index>&,
+                                  std::int64_t, Index, std::uint64_t) noexcept;
 
-template <typename Token, unsigned... kSubset>
-constexpr std::array<CopyRun<Token>, kSubsets> copy_runs(
+template <typename Token, typename Index, unsigned... kSubset>
+constexpr std::array<CopyRun<Token, Index>, kSubsets> copy_runs(
     std::integer_sequence<unsigned, kSubset...>) noexcept {
-  return {copy_run<Token, kSubset>...};
+  return {copy_run<Token, Index, kSubset>...};
 }
 
-template <typename Token>
-constexpr std::array<CopyRun<Token>, kSubsets> kCopyRuns =
-    copy_runs<Token>(std::make_integer_sequence<unsigned, kSubsets>{});
+template <typename Token, typename Index>
+constexpr std::array<CopyRun<Token, Index>, kSubsets> kCopyRuns =
+    copy_runs<Token, Index>(std::make_integer_sequence<unsigned, kSubsets>{});
 
 // Measured: 16 lines of the document four ahead; more or further is the same.
 constexpr std::int64_t kPrefetchAhead = 4;
@@ -105,6 +107,7 @@ void prefetch(const TokenBuffer& buffer, std::int64_t start, std::int64_t length
   });
 }
 
+template <typename Index>
 class Collator {
  public:
   Collator(const SegmentTable& table, const SegmentSources& sources, const CollateOptions& options,
@@ -113,6 +116,8 @@ class Collator {
         sources_(sources),
         options_(options),
         out_(outputs),
+        positions_(static_cast<Index*>(outputs.positions)),
+        document_ids_(static_cast<Index*>(outputs.document_ids)),
         width_(options.shift ? options.row_length - 1 : options.row_length),
         checked_(options.vocab_size > 0),
         last_id_(static_cast<std::uint64_t>(options.vocab_size) - 1),
@@ -128,7 +133,7 @@ class Collator {
       std::int64_t column = 0;
       for (std::int64_t s = first; s < table_.row_splits[row + 1]; ++s) {
         if (s + kPrefetchAhead < table_.segments) look_ahead(s + kPrefetchAhead);
-        const std::uint64_t seen = segment(row, s, column, s - first + 1);
+        const std::uint64_t seen = segment(row, s, column, static_cast<Index>(s - first + 1));
         if (checked_ && is_outside(seen)) return first_outside(s);
         column += table_.length[s];
       }
@@ -150,7 +155,7 @@ class Collator {
   // input and a target, but for the row's first (never a target) and, with a
   // shift, the token in the last column (only a target).
   std::uint64_t segment(std::int64_t row, std::int64_t s, std::int64_t column,
-                        std::int64_t document) const noexcept {
+                        Index document) const noexcept {
     const TokenBuffer& buffer = buffer_of(s);
     const std::int64_t start = sources_.start[s];
     const std::int64_t length = table_.length[s];
@@ -163,19 +168,19 @@ class Collator {
       const std::int64_t id = token_at(buffer, start);
       if (inputs > 0) {
         if (out_.input_ids != nullptr) out_.input_ids[here] = id;
-        if (out_.positions != nullptr) out_.positions[here] = 0;
-        if (out_.document_ids != nullptr) out_.document_ids[here] = document;
+        if (positions_ != nullptr) positions_[here] = 0;
+        if (document_ids_ != nullptr) document_ids_[here] = document;
       }
       seen |= outside(id, last_id_);
     }
     if (inputs > first_target) {
-      const auto at = [=](std::int64_t* base, std::int64_t back) -> std::int64_t* {
+      const auto at = [=]<typename Value>(Value* base, std::int64_t back) -> Value* {
         return base == nullptr ? nullptr : base + (here + first_target - back);
       };
-      const Destination to{at(out_.input_ids, 0), at(out_.labels, 1), at(out_.positions, 0),
-                           at(out_.document_ids, 0)};
+      const Destination<Index> to{at(out_.input_ids, 0), at(out_.labels, 1), at(positions_, 0),
+                                  at(document_ids_, 0)};
       seen |= with_tokens(buffer, [&]<typename Token>(const Token* tokens) {
-        return kCopyRuns<Token>[wanted_](tokens + start + first_target, inputs - first_target, to,
+        return kCopyRuns<Token, Index>[wanted_](tokens + start + first_target, inputs - first_target, to,
                                          first_target, document, last_id_);
       });
     }
@@ -212,11 +217,13 @@ class Collator {
     if (out_.padding_mask != nullptr) std::fill_n(out_.padding_mask + begin, real, std::uint8_t{0});
     pad(out_.padding_mask, real, std::uint8_t{1});
     pad(out_.input_ids, real, options_.pad_id);
-    pad(out_.document_ids, real, std::int64_t{0});
+    pad(document_ids_, real, Index{0});
     // The last real token has no target either.
     pad(out_.labels, std::clamp<std::int64_t>(filled - 1, 0, width_), options_.ignore_index);
-    if (out_.positions != nullptr) {
-      for (std::int64_t i = real; i < width_; ++i) out_.positions[begin + i] = i - real;
+    if (positions_ != nullptr) {
+      for (std::int64_t i = real; i < width_; ++i) {
+        positions_[begin + i] = static_cast<Index>(i - real);
+      }
     }
   }
 
@@ -232,6 +239,8 @@ class Collator {
   const SegmentSources& sources_;
   const CollateOptions& options_;
   const CollateOutputs& out_;
+  Index* const positions_;
+  Index* const document_ids_;
   const std::int64_t width_;
   const bool checked_;
   const std::uint64_t last_id_;
@@ -256,7 +265,10 @@ SourceCheck check_sources(const SegmentTable& table, const SegmentSources& sourc
 OutsideVocabulary collate_rows(const SegmentTable& table, const SegmentSources& sources,
                                const CollateOptions& options,
                                const CollateOutputs& outputs) noexcept {
-  return Collator(table, sources, options, outputs).run();
+  if (outputs.index_type == IndexType::int32) {
+    return Collator<std::int32_t>(table, sources, options, outputs).run();
+  }
+  return Collator<std::int64_t>(table, sources, options, outputs).run();
 }
 
 }  // namespace zephon

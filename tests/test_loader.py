@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import zephon
-from zephon.errors import ConfigError, ConfigTypeError, DataError, LifecycleError, StateError
+from zephon.errors import ConfigError, ConfigTypeError, LifecycleError, StateError
 from zephon.loader import ZephonDataLoader, convert_text_batch
 from zephon.types import SampleBatch, SampleMeta, SampleRecord
 
@@ -117,7 +117,11 @@ def test_thd_output_has_lengths_of_documents() -> None:
         ([record([1, 2], positions=[0])], {}, r"positions of payload 0 has shape \(1,\)"),
         ([record([1, 2, 3], positions=[0, 2, 3])], {}, "holds 2 at index 1, expected 1"),
         ([record([1, 2], positions=[0, 1]), record([1, 2])], {}, "payload 1 has no 'positions'"),
-        ([record([1, 2], loss_mask=[1])], {}, r"loss_mask of payload 0 has shape \(1,\)"),
+        (
+            [record([1, 2], loss_mask=[1])],
+            {},
+            r"payload 0: the field 'loss_mask' has 1 values for 2 tokens",
+        ),
         ([record([1, 2])], {"output_format": "flat"}, "flat"),
     ],
 )
@@ -130,7 +134,9 @@ def test_input_that_cannot_become_a_batch_is_refused(
 
 def test_payloads_without_tokens_are_refused() -> None:
     meta = SampleMeta(sample_id=(0, 0, 0), lane_id=0, chunk_id=0)
-    with pytest.raises(DataError, match="has no token field: looked for input_ids, .* found text"):
+    with pytest.raises(
+        ConfigError, match="payload 0: has no token field: looked for .* found text"
+    ):
         convert_text_batch(SampleBatch([SampleRecord(meta, {"text": "a"})]))
 
 
@@ -255,7 +261,7 @@ def test_there_is_no_length_and_the_loader_is_its_own_iterator(
 @pytest.mark.parametrize(
     ("state", "message"),
     [
-        ({}, "Expected 'zephon' bytes in the state, found the keys none"),
+        ({}, r"Expected 'zephon' bytes in the state, found the keys \(there are none"),
         ({"other": b""}, "found the keys other"),
         ({"zephon": "text"}, "Expected 'zephon' bytes in the state, got str"),
         ({"zephon": b"junk and more junk"}, "are not a zephon state"),
@@ -316,5 +322,7 @@ def test_resuming_says_where(
 
 
 def test_what_cannot_convert_is_refused(make: Callable[..., zephon.Pipeline]) -> None:
+    with pytest.raises(ConfigTypeError, match="pipeline is a list, expected a zephon.Pipeline"):
+        ZephonDataLoader([1, 2])  # type: ignore[arg-type]
     with pytest.raises(ConfigTypeError, match="convert_batch is a str, expected a callable"):
         ZephonDataLoader(make(), "convert")  # type: ignore[arg-type]

@@ -13,6 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from zephon.aligned import Aligned
+
 
 @dataclass(frozen=True, slots=True)
 class TokenDocuments:
@@ -26,12 +28,15 @@ class TokenDocuments:
         Which of ``buffers`` a document lies in.
     start, length : int64 ``[n]``
         Its first token and its number of tokens there. A length may be 0.
+    aligned : tuple of AlignedFields or None
+        What each buffer has for each of its tokens besides; empty if none has anything.
     """
 
     buffers: tuple[NDArray[np.integer[Any]], ...]
     buffer: NDArray[np.int32]
     start: NDArray[np.int64]
     length: NDArray[np.int64]
+    aligned: Aligned = ()
 
     def __len__(self) -> int:
         return len(self.length)

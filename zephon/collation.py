@@ -2,29 +2,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from zephon.errors import ConfigError, ConfigTypeError
+from zephon._containers import Container, rename
+from zephon._training_options import INDEX_DTYPES, TrainingOptions
+from zephon.aligned import MASK_FIELD
+from zephon.errors import ConfigError
 from zephon.rows import Rows
 
 
 class Collatable(Protocol):
     """What is needed of a batch; :class:`zephon.types.SampleBatch` is one."""
 
-    def __len__(self) -> int:
-        """Number of rows."""
-        ...
+    def __len__(self) -> int: ...
 
     @property
-    def ids(self) -> list[tuple[int, int, int]]:
+    def ids(self) -> tuple[tuple[int, int, int], ...]:
         """Where each row comes from."""
         ...
 
-    def rows(self, tokens_field: str = "auto") -> Rows:
+    def texts(self) -> list[str]:
+        """Text of each row, empty where there is none."""
+        ...
+
+    def is_text(self) -> bool:
+        """Whether all rows are text without tokens."""
+        ...
+
+    def has_field(self, name: str) -> bool:
+        """Whether the rows carry ``positions`` or a ``loss_mask``."""
+        ...
+
+    def rows(self, tokens_field: str = "auto", *, ragged: bool = False) -> Rows:
         """The segment table."""
         ...
 
@@ -32,199 +46,179 @@ class Collatable(Protocol):
         """Fill arrays from the table."""
         ...
 
+    def field(self, name: str, rows: Rows, width: int) -> NDArray[Any]:
+        """Per-token values ``[B, width]``."""
+        ...
 
-def to_training(
-    batch: Collatable,
-    *,
-    tokens_field: str = "auto",
-    return_labels: bool = False,
-    dtype: Any = "auto",
-    ignore_index: int = -100,
-    rename_fields: Mapping[str, str] | None = None,
-    flatten: bool = False,
-    exclude_fields: Sequence[str] = (),
-    return_num_valid_tokens: bool = False,
-    return_loss_mask: bool = False,
-    return_cu_seqlens: bool = False,
-    return_padding_mask: bool = False,
-    return_document_ids: bool = False,
-    mask_segment_starts: bool = False,
-) -> dict[str, Any]:
-    """Tensors of a batch, everything derived from its segments in one pass over the tokens.
 
-    With ``B`` rows of ``L`` tokens, ``W = L - 1`` if labels are asked for (inputs
-    are the tokens without the last, labels those without the first) and ``W = L``
-    otherwise. Padding is one trailing segment: its positions run from 0, its
-    document id is 0, its labels are ignored.
+def to_training(batch: Collatable, options: TrainingOptions) -> dict[str, Any]:
+    """Tensors of a batch, everything derived from its segments in one pass over the tokens."""
+    out: dict[str, Any] = {"ids": list(batch.ids), "texts": batch.texts()}
+    names = dict(options.rename_fields or {})
+    if not len(batch):
+        out.update(_of_no_rows(options))
+        names = {old: new for old, new in names.items() if old in out}
+    elif options.tokens_field == "auto" and batch.is_text():
+        if asked := options.about_tokens():
+            raise ConfigError(f"the batch is text without tokens, but {asked[0]} asks for them")
+    else:
+        out.update(_Collation(batch, options).fields())
+    rename(out, names)
+    return {name: value for name, value in out.items() if name not in options.exclude_fields}
 
-    Parameters
-    ----------
-    batch : SampleBatch
-        What to convert; it is not changed.
-    tokens_field : str
-        Field of hand-made payloads that holds the tokens; ``"auto"`` takes the first
-        of ``input_ids``, ``tokens``, ``token_ids``, ``ids``.
-    return_labels : bool
-        Add ``labels`` int64 ``[B, W]``, shifted.
-    dtype : torch.dtype, NumPy dtype, "auto" or None
-        Of token ids, labels, positions and document ids. ``"auto"`` is
-        ``torch.int64``; a NumPy dtype gives arrays instead of tensors; None lists.
-    ignore_index : int
-        Label of targets that are padding or masked.
-    rename_fields : mapping, optional
-        New names of fields; every source must exist, no target may be taken.
-    flatten : bool
-        ``[B * W]`` instead of ``[B, W]``.
-    exclude_fields : sequence of str
-        Fields to leave out, by their names after renaming.
-    return_num_valid_tokens : bool
-        Add ``num_valid_tokens``: labels that are not ``ignore_index``.
-    return_loss_mask : bool
-        Add ``loss_mask`` float32: 1 where a label is not ``ignore_index``.
-    return_cu_seqlens : bool
-        Add ``cu_seqlens`` int32 ``[B, K]``, padded with the row's length, and
-        ``max_seqlen`` int32 ``[B]``; flattened, one vector and an int.
-    return_padding_mask : bool
-        Add ``padding_mask`` bool, True at padding.
-    return_document_ids : bool
-        Add ``document_ids``: 1, 2, ... by segment of the row, 0 at padding.
-    mask_segment_starts : bool
-        Do not learn the first token of a document from the document before it.
 
-    Returns
-    -------
-    dict
-        ``ids`` (list of sample ids), ``texts`` (list of str), ``input_ids``,
-        ``positions`` and what was asked for.
-
-    Raises
-    ------
-    DataError
-        A token id is outside the vocabulary, or a payload has no tokens.
-    ConfigError
-        Options that do not go together, or rows of different lengths.
-    """
-    if (return_loss_mask or return_num_valid_tokens) and not return_labels:
-        name = "return_loss_mask" if return_loss_mask else "return_num_valid_tokens"
-        raise ConfigError(f"{name}=True needs return_labels=True: both are about labels")
-    if isinstance(exclude_fields, str):
-        raise ConfigTypeError(
-            f"exclude_fields is the str {exclude_fields!r}, expected a sequence of names"
-        )
-    container = _Container(dtype)
-    out: dict[str, Any] = {"ids": batch.ids, "texts": [""] * len(batch)}
-    if return_num_valid_tokens:
+def _of_no_rows(options: TrainingOptions) -> dict[str, Any]:
+    out: dict[str, Any] = {}
+    if options.position_mode == "sequence":
+        out["positions"] = []
+    for asked, name in (
+        (options.return_document_ids, "document_ids"),
+        (options.return_padding_mask, "padding_mask"),
+        (options.return_loss_mask, MASK_FIELD),
+    ):
+        if asked:
+            out[name] = []
+    if options.return_num_valid_tokens:
         out["num_valid_tokens"] = 0
-    if len(batch):
-        rows = batch.rows(tokens_field)
-        shape = (len(rows), rows.row_length - int(return_labels))
-        wanted: dict[str, type[np.generic]] = {"input_ids": np.int64, "positions": np.int64}
-        if return_labels:
-            wanted["labels"] = np.int64
-        if return_document_ids:
-            wanted["document_ids"] = np.int64
-        if return_padding_mask:
-            wanted["padding_mask"] = np.bool_
-        arrays = {name: container.empty(shape, kind) for name, kind in wanted.items()}
-        batch.collate(
-            rows,
-            shift=return_labels,
-            ignore_index=ignore_index,
-            mask_segment_starts=mask_segment_starts,
-            **arrays,
-        )
-        if return_loss_mask or return_num_valid_tokens:
-            valid = arrays["labels"] != ignore_index
-            if return_loss_mask:
-                arrays["loss_mask"] = valid.astype(np.float32)
-            if return_num_valid_tokens:
-                out["num_valid_tokens"] = int(valid.sum())
+    if options.return_cu_seqlens:
+        out["cu_seqlens"], out["max_seqlen"] = ([0], 0) if options.flatten else ([], [])
+    return out
+
+
+class _Collation:
+    """One call for a batch that has tokens."""
+
+    def __init__(self, batch: Collatable, options: TrainingOptions) -> None:
+        self._batch, self._options = batch, options
+        self._container = Container(options.dtype)
+        self._rows = rows = batch.rows(options.tokens_field, ragged=True)
+        shift = int(options.return_labels)
+        self._width = max(rows.row_length - shift, 0)
+        self._widths: list[int] | None = None  # [B], if rows differ in length
+        lengths = rows.row_lengths
+        if lengths is not None:
+            if not (self._container.lists or options.flatten):
+                raise ConfigError(
+                    f"payloads have different lengths ({min(lengths)} to {max(lengths)}): pack "
+                    "them, or ask for flatten=True or lists (dtype=None)"
+                )
+            self._widths = [max(length - shift, 0) for length in lengths]
+        self._bounded = batch.has_field("positions")
+        for name in ("return_cu_seqlens", "return_document_ids"):
+            if getattr(options, name) and not self._bounded:
+                raise ConfigError(
+                    f"{name} requires a 'positions' field in every payload: nothing else tells "
+                    "where documents begin"
+                )
+
+    def fields(self) -> dict[str, Any]:
+        """The fields of a batch, all but ``ids`` and ``texts``."""
+        options = self._options
+        arrays = self._collate()
+        out: dict[str, Any] = {}
+        if options.return_labels:
+            out.update(self._supervise(arrays))
+        elif self._batch.has_field(MASK_FIELD):
+            arrays[MASK_FIELD] = self._batch.field(MASK_FIELD, self._rows, self._width)
+        for name in options.extra_fields:
+            if name not in arrays:
+                arrays[name] = self._batch.field(name, self._rows, self._width)
         for name, array in arrays.items():
-            out[name] = container.wrap(array.reshape(-1) if flatten else array)
-        if return_cu_seqlens:
-            lengths, longest = rows.cu_seqlens(
-                shift=return_labels, include_padding=True, fill=shape[1]
+            out[name] = self._container.wrap_rows(array, self._widths, flatten=options.flatten)
+        if options.return_cu_seqlens:
+            out.update(self._cu_seqlens())
+        return out
+
+    def _collate(self) -> dict[str, NDArray[Any]]:
+        """What the kernel writes, each ``[B, W]``."""
+        options = self._options
+        index: type[np.generic] = INDEX_DTYPES[options.index_dtype or "int64"]
+        wanted: dict[str, type[np.generic]] = {"input_ids": np.int64}
+        if options.return_labels:
+            wanted["labels"] = np.int64
+        if self._bounded or options.position_mode == "sequence":
+            wanted["positions"] = index
+        if options.return_document_ids:
+            wanted["document_ids"] = index
+        if options.return_padding_mask:
+            wanted["padding_mask"] = np.bool_
+        shape = (len(self._rows), self._width)
+        arrays = {name: self._container.empty(shape, kind) for name, kind in wanted.items()}
+        filled = dict(arrays)
+        if options.position_mode == "sequence":
+            filled.pop("positions")[:] = np.arange(self._width, dtype=index)
+        if self._width:
+            self._batch.collate(
+                self._rows,
+                shift=options.return_labels,
+                ignore_index=options.ignore_index,
+                mask_segment_starts=options.mask_segment_starts,
+                **filled,
             )
-            if flatten:
-                out["cu_seqlens"] = container.wrap(_flat_cu_seqlens(lengths, shape[1]))
-                out["max_seqlen"] = int(longest.max(initial=0))
-            else:
-                out["cu_seqlens"] = container.wrap(lengths)
-                out["max_seqlen"] = container.wrap(longest)
-        _rename(out, rename_fields or {})
-    return {name: value for name, value in out.items() if name not in exclude_fields}
+        return arrays
+
+    def _supervise(self, arrays: dict[str, NDArray[Any]]) -> dict[str, int]:
+        """Masks that are about values; adds the loss mask, returns the count."""
+        options, labels = self._options, arrays["labels"]
+        if options.eos_mask_loss:
+            labels[arrays["input_ids"] == options.eos_token_id] = options.ignore_index
+        if not (options.return_loss_mask or options.return_num_valid_tokens):
+            return {}
+        valid = labels != options.ignore_index
+        if self._widths is not None:
+            valid &= np.arange(self._width) < np.array(self._widths)[:, None]
+        if options.return_loss_mask:
+            arrays[MASK_FIELD] = valid.astype(np.float32)
+        return {"num_valid_tokens": int(valid.sum())} if options.return_num_valid_tokens else {}
+
+    def _cu_seqlens(self) -> dict[str, Any]:
+        widths = self._widths
+        if self._width == 0:
+            ends, longest = (np.zeros((len(self._rows), n), np.int32) for n in (1, 1))
+        elif widths is None:
+            ends, longest = self._rows.cu_seqlens(
+                shift=self._options.return_labels, include_padding=True, fill=self._width
+            )
+        else:
+            ends, longest = self._ragged_cu_seqlens(widths)
+        if not self._options.flatten:
+            return {
+                "cu_seqlens": self._container.wrap(ends),
+                "max_seqlen": self._container.wrap(longest.reshape(-1)),
+            }
+        flat = _flat_cu_seqlens(ends, widths or [self._width] * len(ends))
+        return {
+            "cu_seqlens": self._container.wrap(flat),
+            "max_seqlen": int(longest.max(initial=0)),
+        }
+
+    def _ragged_cu_seqlens(self, widths: list[int]) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+        """As :meth:`Rows.cu_seqlens`, each row for its own width."""
+        shift = self._options.return_labels
+        found = []
+        for row, width in enumerate(widths):
+            one = replace(self._rows.select(slice(row, row + 1)), row_length=width + int(shift))
+            ends = np.zeros((1, 1), np.int32)
+            if width:
+                ends, _ = one.cu_seqlens(shift=shift, include_padding=True, fill=width)
+            found.append(ends[0])
+        slots = max(map(len, found))
+        cu = np.array(
+            [
+                [*ends, *[width] * (slots - len(ends))]
+                for ends, width in zip(found, widths, strict=True)
+            ],
+            np.int32,
+        )
+        return cu, np.diff(cu, axis=1).max(axis=1, initial=0).astype(np.int32)
 
 
-def _flat_cu_seqlens(lengths: NDArray[np.int32], width: int) -> NDArray[np.int32]:
+def _flat_cu_seqlens(ends: NDArray[np.int32], widths: Sequence[int]) -> NDArray[np.int32]:
     """Boundaries of rows laid end to end, int32 ``[segments + 1]``."""
-    total = len(lengths) * width
-    if total > np.iinfo(np.int32).max:
+    before = np.cumsum([0, *widths])  # [B + 1]: columns before each row
+    if before[-1] > np.iinfo(np.int32).max:
         raise ConfigError(
-            f"the batch has {total} tokens, more than int32 cumulative lengths can count: "
+            f"the batch has {before[-1]} tokens, more than int32 cumulative lengths can count: "
             "use smaller batches"
         )
-    ends = lengths[:, 1:] + np.arange(len(lengths), dtype=np.int32)[:, None] * np.int32(width)
-    return np.concatenate(([0], np.unique(ends))).astype(np.int32)
-
-
-class _Container:
-    """What arrays become: tensors, arrays of a NumPy dtype, or lists.
-
-    Memory for tensors comes from torch, whose allocator reuses it from batch to
-    batch; a fresh NumPy array of this size is mapped and zeroed each time.
-    """
-
-    def __init__(self, dtype: Any) -> None:
-        self._torch: Any = None
-        self._dtype: Any = None
-        if dtype is None:
-            self._kind = "lists"
-        elif (isinstance(dtype, str) and dtype == "auto") or type(dtype).__module__ == "torch":
-            import torch
-
-            self._kind, self._torch = "tensors", torch
-            self._dtype = torch.int64 if isinstance(dtype, str) else dtype
-        else:
-            self._kind = "arrays"
-            try:
-                self._dtype = np.dtype(dtype)
-            except TypeError:
-                raise ConfigTypeError(
-                    f"dtype is {dtype!r}, expected 'auto', a torch dtype, a NumPy dtype or None"
-                ) from None
-
-    def empty(self, shape: tuple[int, int], dtype: type[np.generic]) -> NDArray[Any]:
-        """An array to fill, int64 or bool."""
-        if self._torch is None:
-            return np.empty(shape, dtype)
-        kind = self._torch.bool if dtype is np.bool_ else self._torch.int64
-        array: NDArray[Any] = self._torch.empty(shape, dtype=kind).numpy()
-        return array
-
-    def wrap(self, array: NDArray[Any]) -> Any:
-        """``array`` in the container asked for; int64 gets the dtype asked for."""
-        if self._kind == "lists":
-            return array.tolist()
-        convert = array.dtype == np.int64
-        if self._torch is None:
-            return array.astype(self._dtype, copy=False) if convert else array
-        tensor = self._torch.from_numpy(array)
-        return tensor.to(self._dtype) if convert else tensor
-
-
-def _rename(fields: dict[str, Any], names: Mapping[str, str]) -> None:
-    """Rename in place; swaps are allowed, nothing is overwritten."""
-    missing = [old for old in names if old not in fields]
-    if missing:
-        raise ConfigError(
-            f"rename_fields names {missing[0]!r}, which the batch has not: it has "
-            f"{', '.join(fields)}"
-        )
-    kept = [name for name in fields if name not in names]
-    taken = set(kept)
-    for new in names.values():
-        if new in taken:
-            raise ConfigError(f"rename_fields would give two fields the name {new!r}")
-        taken.add(new)
-    moved = {new: fields.pop(old) for old, new in names.items()}
-    fields.update(moved)
+    return np.unique(np.concatenate(([0], (ends + before[:-1, None]).ravel()))).astype(np.int32)

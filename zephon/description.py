@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from zephon.errors import ConfigError
@@ -9,9 +10,10 @@ from zephon.ops.pack import PackOptions
 from zephon.ops.shuffle import ShuffleOptions
 from zephon.ops.tokenize import TextTokenizer
 from zephon.options import PrefetchOptions, StreamOptions
+from zephon.runtime.exchange import Agreement, open_exchange
 from zephon.runtime.lane import LanePlan
 from zephon.runtime.position import Share
-from zephon.runtime.stream import StreamPlan
+from zephon.runtime.stream import StreamPlan, alone
 from zephon.work.base import WorkSource
 
 
@@ -66,14 +68,15 @@ class Description:
             text = [dataset.name for dataset in work.datasets if dataset.format == "jsonl"]
             if text:
                 raise ConfigError(
-                    f"dataset {text[0]!r} is JSONL, but the pipeline has no tokenize(...)"
+                    f"dataset {text[0]!r} is JSONL, but the pipeline has no tokenize(...): call "
+                    "tokenize(<folder of a tokenizer>, field=<name of the text field>) before "
+                    "pack_flat(...)"
                 )
         options = self.options
-        if options.dp_degree > 1 and work.lane(0, options.lanes).length() is not None:
-            raise ConfigError(
-                "a pass that ends needs the data-parallel ranks to agree on its end, which this "
-                "version does in one process only: use exhausted_policy='repeat'"
-            )
+        finite = work.lane(0, options.lanes).length() is not None
+        agree: Callable[[bool], bool] = alone
+        if finite and options.dp_degree > 1:
+            agree = Agreement(open_exchange(options, "end"))
         return StreamPlan(
             lane=LanePlan(
                 work=work,
@@ -89,5 +92,5 @@ class Description:
             ),
             share=Share(options.dp_group_id, options.dp_degree),
             end=options.end,
-            agree=bool,
+            agree=agree,
         )

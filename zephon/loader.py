@@ -64,9 +64,9 @@ def convert_text_batch(
     Raises
     ------
     DataError
-        A token id is outside the vocabulary, or a payload holds no token ids.
+        A token id is outside the vocabulary.
     ConfigError
-        Rows of fewer than two tokens, of different lengths, or longer than
+        A payload without token ids, rows of fewer than two tokens, of different lengths, or longer than
         ``pad_to_length``; positions that do not restart at 0.
     """
     import torch
@@ -129,6 +129,10 @@ class ZephonDataLoader(Iterator["TrainingBatch"]):
         pipeline: Pipeline,
         convert_batch: Callable[[SampleBatch], TrainingBatch] = convert_text_batch,
     ) -> None:
+        if not all(hasattr(pipeline, name) for name in ("checkpoint", "restore", "close", "ws")):
+            raise ConfigTypeError(
+                f"pipeline is a {type(pipeline).__name__}, expected a zephon.Pipeline"
+            )
         if not callable(convert_batch):
             raise ConfigTypeError(
                 f"convert_batch is a {type(convert_batch).__name__}, expected a callable from "
@@ -231,7 +235,7 @@ class ZephonDataLoader(Iterator["TrainingBatch"]):
         if STATE_KEY not in state_dict:
             raise StateError(
                 f"Expected {STATE_KEY!r} bytes in the state, found the keys "
-                f"{', '.join(map(str, state_dict)) or 'none'}"
+                f"{', '.join(map(str, state_dict)) or '(there are none)'}"
             )
         data = state_dict[STATE_KEY]
         if not isinstance(data, bytes):

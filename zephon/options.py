@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from zephon.errors import ConfigError, ConfigTypeError
 
@@ -53,6 +54,19 @@ class StreamOptions:
     tail : {"drop", "pad"} or None
         What becomes of the last row of a lane if it is not full. None: ``wrap``
         without a cap drops it, other packing pads it. What is dropped is counted.
+    world_size, global_rank : int or None
+        Ranks that save the state together and which of them this is: all that call
+        :meth:`zephon.Pipeline.checkpoint`, model-parallel peers included. The
+        data-parallel ones if None.
+    aggregate_dir : str, PathLike or None
+        A directory that all ranks share, for ranks without a process group.
+    aggregate_store : torch.distributed.Store or None
+        A store that all ranks share, likewise.
+    run_id : str or None
+        Names the run in ``aggregate_dir`` or ``aggregate_store``; another one for
+        each start of it.
+    aggregate_timeout : float
+        Seconds that ranks wait for each other.
     end : {"agree", "filler"}
         How a finite pass ends where lanes have different numbers of batches: before
         the first round that not every lane fills, or when no lane has a batch left,
@@ -64,6 +78,12 @@ class StreamOptions:
     dp_group_id: int = 0
     vocab_size: int | None = None
     tail: Literal["drop", "pad"] | None = None
+    world_size: int | None = None
+    global_rank: int | None = None
+    aggregate_dir: str | os.PathLike[str] | None = None
+    aggregate_store: Any = None
+    run_id: str | None = None
+    aggregate_timeout: float = 300.0
     end: Literal["agree", "filler"] = "agree"
 
     def __post_init__(self) -> None:
@@ -77,12 +97,37 @@ class StreamOptions:
                     f"{self.dp_degree} does not divide: lanes are dealt to ranks evenly. Legal "
                     f"dp_degree: {', '.join(map(str, divisors(self.canonical_replicas)))}"
                 )
+        self._check_ranks()
         if self.tail not in (None, "drop", "pad"):
             raise ConfigError(f"tail is {self.tail!r}, expected 'drop', 'pad' or None")
         if self.end not in ("agree", "filler"):
             raise ConfigError(f"end is {self.end!r}, expected 'agree' or 'filler'")
         if self.vocab_size is not None:
             check_int("vocab_size", self.vocab_size, 1, 2**31)
+
+    def _check_ranks(self) -> None:
+        size = self.ranks[1]
+        check_int("world_size", size, self.dp_degree, 2**20)
+        check_int("global_rank", self.ranks[0], 0, size - 1)
+        if (self.world_size is None) != (self.global_rank is None):
+            raise ConfigError("world_size and global_rank belong together: give both or neither")
+        if self.aggregate_dir is not None and self.aggregate_store is not None:
+            raise ConfigError("aggregate_dir and aggregate_store are two ways: give one of them")
+        if (self.aggregate_dir or self.aggregate_store) is not None and not self.run_id:
+            raise ConfigError(
+                "aggregate_dir and aggregate_store need a run_id: runs that share them must not "
+                "meet. Give each start of the run another one"
+            )
+        if not self.aggregate_timeout > 0:
+            raise ConfigError(
+                f"aggregate_timeout is {self.aggregate_timeout}, expected seconds > 0"
+            )
+
+    @property
+    def ranks(self) -> tuple[int, int]:
+        """Which of how many ranks that save the state together this is."""
+        rank = self.dp_group_id if self.global_rank is None else self.global_rank
+        return rank, self.dp_degree if self.world_size is None else self.world_size
 
     @property
     def lanes(self) -> int:

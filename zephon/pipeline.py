@@ -10,6 +10,7 @@ from zephon import state as state_format
 from zephon.checkpoint import Sources, read_state, source_states, stream_shape, write_state
 from zephon.cursor import Dropped
 from zephon.errors import ConfigTypeError, LifecycleError
+from zephon.runtime.exchange import Exchange, open_exchange
 from zephon.runtime.position import Position
 from zephon.runtime.stream import Stream
 from zephon.stages import Stages
@@ -52,6 +53,7 @@ class Pipeline(Stages):
         self._stream: Stream | None = None
         self._position: Position | None = None
         self._sources: Sources | None = None
+        self._exchange: Exchange | None = None
 
     def __iter__(self) -> Iterator[SampleBatch]:
         if self._stream is not None:
@@ -76,7 +78,9 @@ class Pipeline(Stages):
 
         Asks no thread anything; works before the first batch, while iterating and
         after :meth:`close`. Behind the end of a finite pass it is the beginning of
-        the next one.
+        the next one. With several data-parallel ranks all of them (all
+        ``world_size`` ranks, if that is set) call this behind the same step, and
+        receive the same.
 
         Returns
         -------
@@ -86,24 +90,16 @@ class Pipeline(Stages):
 
         Raises
         ------
-        LifecycleError
-            This is one of several data-parallel ranks, which knows its own lanes
-            only: merge what :meth:`local_state` returns on all of them.
+        StateError
+            A rank failed or stands behind another step; raised on all ranks.
+        MissingRanksError
+            Ranks did not come within ``aggregate_timeout``.
         """
         options = self._said.options
-        if options.dp_degree > 1:
-            raise LifecycleError(
-                f"this pipeline is rank {options.dp_group_id} of {options.dp_degree} and knows its "
-                "own lanes only: take local_state() on every rank and join them with "
-                "zephon.state.merge(...)"
-            )
-        position, lanes = self._here(), options.lanes
-        emitted = {lane: -(-(position.delivered - lane) // lanes) for lane in range(lanes)}
-        return {
-            "version": state_format.VERSION,
-            "state": self.local_state(),
-            "lane_emitted": emitted,
-        }
+        state = self.local_state() if options.ranks[1] == 1 else self._gather()
+        delivered, lanes = self._here().delivered, options.lanes
+        emitted = {lane: -(-(delivered - lane) // lanes) for lane in range(lanes)}
+        return {"version": state_format.VERSION, "state": state, "lane_emitted": emitted}
 
     def local_state(self) -> bytes:
         """What this rank knows of the position; the whole state if it is the only one.
@@ -143,6 +139,16 @@ class Pipeline(Stages):
         for cursor in self._here().cursors:
             total += cursor.documents.dropped
         return total
+
+    def _gather(self) -> bytes:
+        local: bytes | Exception
+        try:
+            local = self.local_state()
+        except Exception as error:  # the other ranks are waiting to hear of it
+            local = error
+        if self._exchange is None:
+            self._exchange = open_exchange(self._said.options, "state")
+        return state_format.gather(local, self._exchange)
 
     def _here(self) -> Position:
         return self._position or Position.start(self._said.options.lanes)

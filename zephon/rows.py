@@ -16,7 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from zephon._native import collate
-from zephon.errors import ConfigError
+from zephon.aligned import MASK_FIELD, Aligned, AlignedFields
+from zephon.errors import ConfigError, DataError
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,8 +44,13 @@ class Rows:
         What stands in the input where a row is padding.
     vocab_size : int
         Ids must be below it; 0 if it is not known.
-    loss_masks : tuple of uint8 arrays or None, or None
-        For each buffer: 0 where a token is not to be learned.
+    last : bool ``[n]`` or None
+        Whether the segment ends its document; None: all do.
+    aligned : tuple of AlignedFields or None
+        What each buffer has for each of its tokens besides; empty if none has anything.
+    row_lengths : tuple of int ``[B]`` or None
+        Of payloads of different lengths: how much of each row is meant; ``row_length`` is
+        then the longest.
     """
 
     buffers: tuple[NDArray[np.integer[Any]], ...]
@@ -58,7 +64,9 @@ class Rows:
     row_length: int
     pad_token_id: int = 0
     vocab_size: int = 0
-    loss_masks: tuple[NDArray[np.uint8] | None, ...] | None = None
+    last: NDArray[np.bool_] | None = None
+    aligned: Aligned = ()
+    row_lengths: tuple[int, ...] | None = None
 
     def __len__(self) -> int:
         return len(self.splits) - 1
@@ -80,6 +88,48 @@ class Rows:
             self.tokens(i) for i in range(int(self.splits[row]), int(self.splits[row + 1]))
         )
 
+    @property
+    def loss_masks(self) -> tuple[NDArray[np.uint8] | None, ...] | None:
+        """For each buffer, 0 where a token is not to be learned; None if nothing is masked."""
+        masks = tuple(None if fields is None else fields.loss_mask for fields in self.aligned)
+        return masks if any(mask is not None for mask in masks) else None
+
+    def field(self, name: str, segment: int) -> NDArray[Any]:
+        """Per-token values of one segment; ``loss_mask`` is all ones where there is none.
+
+        Raises
+        ------
+        DataError
+            The segment's document has no such field.
+        """
+        buffer = int(self.buffer[segment])
+        fields = self.aligned[buffer] if self.aligned else None
+        start, length = int(self.start[segment]), int(self.length[segment])
+        if name == MASK_FIELD:
+            if fields is None or fields.loss_mask is None:
+                return np.ones(length, dtype=np.uint8)
+            return fields.loss_mask[start : start + length]
+        if fields is None:
+            raise DataError(f"has no field {name!r} beside its tokens")
+        return fields.take(name, start, length)
+
+    def spread(self, values: Sequence[NDArray[Any]], width: int) -> NDArray[Any]:
+        """Values of all segments as rows ``[B, width]``; 0 at padding.
+
+        Integers of any kind become int64; bool and floats stay what they are.
+        """
+        kind = np.result_type(*values) if values else np.dtype(np.int64)
+        out = np.zeros((len(self), width), dtype=np.int64 if kind.kind in "iu" else kind)
+        segment = 0
+        for row, count in enumerate(np.diff(self.splits).tolist()):
+            column = 0
+            for value in values[segment : segment + count]:
+                part = out[row, column : column + len(value)]
+                part[:] = value[: len(part)]
+                column += len(value)
+            segment += count
+        return out
+
     def select(self, rows: NDArray[np.integer[Any]] | slice) -> Rows:
         """Some of the rows, in the order given."""
         begin, end = self.splits[:-1][rows], self.splits[1:][rows]
@@ -94,6 +144,7 @@ class Rows:
             offset=self.offset[index],
             source=self.source[index],
             row=self.row[index],
+            last=None if self.last is None else self.last[index],
             splits=splits,
         )
 
@@ -151,8 +202,8 @@ class Rows:
         """Fill the ``outputs`` that were asked for, each ``[B, W]``, in one pass.
 
         ``W`` is ``row_length - 1`` with ``shift``, else ``row_length``. Names:
-        ``input_ids``, ``labels``, ``positions``, ``document_ids`` (int64) and
-        ``padding_mask`` (bool).
+        ``input_ids`` and ``labels`` (int64), ``positions`` and ``document_ids`` (both
+        int64 or both int32) and ``padding_mask`` (bool).
 
         Returns
         -------
@@ -184,11 +235,12 @@ class Rows:
 
 
 def concatenate(parts: Sequence[Rows]) -> Rows:
-    """Rows of one shape after each other, without masks."""
+    """Rows of one shape after each other."""
     first = parts[0]
     if len(parts) == 1:
         return first
     buffers: list[NDArray[np.integer[Any]]] = []
+    aligned: list[AlignedFields | None] = []
     seen: dict[int, int] = {}  # a window that was cut into several parts gives its buffers once
     buffer, splits = [], [np.zeros(1, dtype=np.int64)]
     for part in parts:
@@ -197,11 +249,12 @@ def concatenate(parts: Sequence[Rows]) -> Rows:
             if id(array) not in seen:
                 seen[id(array)] = len(buffers)
                 buffers.append(array)
+                aligned.append(part.aligned[i] if part.aligned else None)
             moved[i] = seen[id(array)]
         buffer.append(moved[part.buffer])
         splits.append(part.splits[1:] + splits[-1][-1])
 
-    def join(name: str) -> NDArray[np.int64]:
+    def join(name: str) -> NDArray[Any]:
         return np.concatenate([getattr(part, name) for part in parts])
 
     return replace(
@@ -213,5 +266,7 @@ def concatenate(parts: Sequence[Rows]) -> Rows:
         offset=join("offset"),
         source=join("source"),
         row=join("row"),
+        last=None if first.last is None else join("last"),
+        aligned=tuple(aligned) if any(aligned) else (),
         splits=np.concatenate(splits),
     )

@@ -133,7 +133,8 @@ class Stages(ABC):
     def shuffle(self, buffer_size: int = 256, *, seed: int = 0) -> Self:
         """Shuffle rows after packing, every ``buffer_size`` rows of a lane for themselves.
 
-        Documents are shuffled already; this parts rows of the same document.
+        The order of documents is the work source's; this parts rows that were cut of the
+        same document or packed together.
         Restoring packs up to ``buffer_size`` rows of each lane again.
         """
         self._change("shuffle", self._said.shuffle, before=("batch",))

@@ -308,7 +308,11 @@ def _payload(data: bytes) -> bytes:
     if not data:
         raise StateError("the state is empty (0 bytes): was the checkpoint written completely?")
     if not data.startswith(MAGIC):
-        kind = "a pickle, which is never loaded" if data[:1] == b"\x80" else "something else"
+        kind = "something else"
+        if data[:1] == b"\x80":
+            kind = "a pickle, which is never loaded"
+        elif data[:2] == b"PK":
+            kind = "an archive, as torch.save writes: the state is the bytes under 'zephon' in it"
         raise StateError(
             f"these {len(data)} bytes are not a zephon state: they begin with {data[:8]!r}, "
             f"expected {MAGIC!r}; it is {kind}"
@@ -455,8 +459,8 @@ def _source_differences(
     for name in common:
         before, after = old[name], new[name]
         if before.weight != after.weight:
-            yield f"weight of {name!r} ({before.weight}/2**32, {after.weight}/2**32)"
+            yield f"share of {name!r} ({before.weight / 2**32:.4%}, {after.weight / 2**32:.4%})"
         if before.size != after.size:
-            yield f"files of {name!r} ({before.size}, {after.size})"
+            yield from _option_differences(f"{name!r} ", before.size, after.size)
         elif before.digest != after.digest:
             yield f"content of {name!r}: same size, but its files have changed"

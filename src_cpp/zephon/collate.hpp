@@ -51,14 +51,18 @@ struct CollateOptions {
   std::int64_t vocab_size;    // > 0: ids must lie in [0, vocab_size); 0: not checked
 };
 
+// Of positions and document ids: both are at most L, which fits either.
+enum class IndexType : std::uint8_t { int64, int32 };
+
 // W = L - 1 columns with a shift, L without. Null = not wanted; `labels` must be
 // null without a shift. No output may overlap another or an input.
 struct CollateOutputs {
   std::int64_t* input_ids;     // [rows, W]
   std::int64_t* labels;        // [rows, W]
-  std::int64_t* positions;     // [rows, W], from 0 in each segment and in the padding run
-  std::int64_t* document_ids;  // [rows, W], the segment's number in its row from 1, 0 = padding
+  void* positions;             // [rows, W], from 0 in each segment and in the padding run
+  void* document_ids;          // [rows, W], the segment's number in its row from 1, 0 = padding
   std::uint8_t* padding_mask;  // [rows, W], 1 = padding
+  IndexType index_type = IndexType::int64;  // of positions and document_ids
 };
 
 struct OutsideVocabulary {
@@ -76,8 +80,8 @@ struct OutsideVocabulary {
 // row, also one that occurs only as a label; a failure ends the call with the
 // first such token and leaves the outputs partly written.
 //
-// One fused loop per segment: about 8 bytes written per token and wanted output
-// and one read of the source, whose first lines are prefetched some segments
+// One fused loop per segment: about 8 bytes written per token and wanted output (4
+// for an int32 one) and one read of the source, whose first lines are prefetched some segments
 // ahead. No allocation.
 [[nodiscard]] OutsideVocabulary collate_rows(const SegmentTable& table,
                                              const SegmentSources& sources,

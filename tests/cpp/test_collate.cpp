@@ -106,6 +106,21 @@ CASE("an output that is not wanted is not written, and the others do not change"
   }
 }
 
+CASE("positions and document ids of 32 bits are those of 64") {
+  auto batch = two_rows();
+  batch.run();
+  std::vector<std::int32_t> positions(8, 99), document_ids(8, 99);
+  const zephon::TokenBuffer buffer{batch.tokens.data(), nullptr, 8, batch.type};
+  const std::vector<std::int32_t> which(3, 0);
+  const zephon::SegmentSources sources{&buffer, which.data(), batch.start.data(), nullptr, 1};
+  const zephon::CollateOptions options{batch.row_length, true, kPad, kIgnore, 0};
+  const zephon::CollateOutputs outputs{
+      nullptr, nullptr, positions.data(), document_ids.data(), nullptr, zephon::IndexType::int32};
+  CHECK_EQ(zephon::collate_rows(batch.table(), sources, options, outputs).segment, -1);
+  CHECK_EQ(Ids(positions.begin(), positions.end()), batch.positions);
+  CHECK_EQ(Ids(document_ids.begin(), document_ids.end()), batch.document_ids);
+}
+
 CASE("masked starts and masked tokens are no targets, a row's first token never is one") {
   auto batch = two_rows();
   batch.mask_starts = {1, 1, 1};

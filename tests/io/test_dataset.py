@@ -99,6 +99,7 @@ def test_float_tokens_are_refused(tmp_path: Path) -> None:
         ("other", None, DataError, r"Found: a.ds, b.ds; looked for: .*\.jsonl"),
         ("*.nothing", None, DataError, "no file matches the pattern"),
         ("other/a.ds", None, DataError, "unknown kind of file .*known kinds: jsonl"),
+        ("p.parquet", None, DataError, "p.parquet: dataset 'd': is Parquet, which this version"),
         ("true.jsonl", "lance", ConfigError, "unknown format 'lance'; known formats: jsonl, bin"),
         ("", None, ConfigError, "path is empty"),
         ([], None, ConfigError, "path is an empty list"),
@@ -121,6 +122,7 @@ def test_paths_that_name_no_data_say_what_is_wrong(
         Path(folder).mkdir()
     Path("other/a.ds").write_bytes(b"\1\2")
     Path("other/b.ds").write_bytes(b"\1\2")
+    Path("p.parquet").write_bytes(b"PAR1 and so on")
     write_pair(Path("mixed/p"), [[[1]]])
     Path("mixed/q.jsonl").write_text('{"text": "x"}\n')
     write_pair(Path("half"), [[[1]]])

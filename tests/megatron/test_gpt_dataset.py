@@ -309,10 +309,11 @@ def test_an_unnamed_tokenizer_is_named_by_its_class(prefix, config):
     assert name.endswith("Plain")
 
 
-def test_an_index_of_other_files_is_an_error_and_not_other_tokens(prefix, config):
-    dataset = make(prefix, config())
-    dataset._index.document_index[:] = 99
-    with pytest.raises(DataError, match="cannot be read: document_index names a sequence.*damaged"):
+@pytest.mark.parametrize("mmap_bin_files", [True, False])
+def test_an_index_of_other_files_is_an_error_and_not_other_tokens(prefix, config, mmap_bin_files):
+    dataset = make(prefix, config(mmap_bin_files=mmap_bin_files))
+    dataset.document_index[:] = 99
+    with pytest.raises(DataError, match=r"sequence.*; the index of GPTDataset.* is damaged or of"):
         dataset[0]
 
 

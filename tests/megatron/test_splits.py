@@ -26,7 +26,7 @@ MISREAD = {
 }
 
 
-@pytest.mark.parametrize("text", [text for text in RECORDED["parse_split_and_matrix"]])
+@pytest.mark.parametrize("text", list(RECORDED["parse_split_and_matrix"]))
 def test_recorded_split_strings_give_the_recorded_matrix_or_are_refused(text):
     recorded = RECORDED["parse_split_and_matrix"][text]
     if text in MISREAD:

@@ -159,6 +159,23 @@ def test_rows_are_those_of_the_oracle_for_any_set_of_outputs(case: Case, wanted:
         np.testing.assert_array_equal(values, np.reshape(expected[name], shape), err_msg=name)
 
 
+@given(case=cases(), wanted=st.sets(st.sampled_from(OUTPUTS)))
+def test_positions_and_document_ids_of_32_bits_are_those_of_64(
+    case: Case, wanted: set[str]
+) -> None:
+    shape = (len(case.rows), case.width())
+    narrow: dict[str, Any] = {
+        n: np.full(shape, 77, np.int32) for n in ("positions", "document_ids")
+    }
+    narrow = {name: array for name, array in narrow.items() if name in wanted}
+    others = tuple(wanted - set(narrow))
+    found = case.run(others, **narrow)
+    for name, values in {**found, **narrow}.items():
+        np.testing.assert_array_equal(
+            values, np.reshape(case.expected()[name], shape), err_msg=name
+        )
+
+
 @given(case=cases(), vocab_size=st.integers(0, 70_000) | st.integers(0, 2**63 - 1))
 def test_the_first_id_outside_the_vocabulary_is_named(case: Case, vocab_size: int) -> None:
     found = collate_rows(**case.table(), vocab_size=vocab_size)
@@ -399,6 +416,16 @@ TYPE_ERRORS: dict[str, tuple[str, Any, str]] = {
     "signed mask": ("mask_start", np.zeros(3, np.int8), r"got int8 \[3\]"),
     "wide loss mask": ("loss_mask", [None, np.ones(6)], r"loss_mask\[1\] must be a uint8 or bool"),
     "narrow output": ("labels", np.zeros((2, 4), I32), "labels must be an int64 array, got int32"),
+    "short positions": (
+        "positions",
+        np.zeros((2, 4), np.int16),
+        "an int64 or int32 array, .*int16",
+    ),
+    "unlike documents": (
+        "document_ids",
+        np.zeros((2, 4), I32),
+        r"document_ids must be an int64 or int32 array, the same as positions, got int32 \[2, 4\]",
+    ),
     "wide padding": ("padding_mask", np.zeros((2, 4), I64), "padding_mask must be a uint8 or bool"),
     "float row length": ("row_length", 5.0, "row_length must be an integer, got 5.0"),
     "bool vocabulary": ("vocab_size", True, "vocab_size must be an integer, got True"),

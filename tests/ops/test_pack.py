@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import logging
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
@@ -14,6 +15,7 @@ from oracles import wrap
 from zephon.block import TokenBlock, TokenDocuments
 from zephon.cursor import LaneCursor
 from zephon.errors import ConfigError, ConfigTypeError, DataError, StateError
+from zephon.ops import documents as documents_module
 from zephon.ops import pack as pack_module
 from zephon.ops.documents import DocumentStream
 from zephon.ops.pack import ALGORITHMS, PackOptions, RowSource, make_packer
@@ -245,6 +247,20 @@ def test_a_window_that_comes_out_otherwise_is_refused(algorithm: Any, shuffle: i
 def test_data_without_any_token_is_an_error_and_not_an_endless_search() -> None:
     with pytest.raises(DataError, match=r"5\d documents in a row have no tokens .*datasets memory"):
         drain(source([3] + [0] * 100, PackOptions(max_length=4)), 1)
+
+
+def test_leaving_out_long_documents_is_said_once_with_the_way_out(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(documents_module.OVERSIZED_TOLD, "said", False)
+    packing = PackOptions(max_length=5, algorithm="best_fit")
+    with caplog.at_level(logging.WARNING, "zephon.ops.documents"):
+        drain(source([3, 9, 4, 8, 7], packing, size=1), 1)
+    [record] = caplog.records
+    assert "document 1 of dataset 'memory' has 9 tokens, more than a row of 5" in record.message
+    assert "drop_oversized=False splits them" in record.message
+    with pytest.raises(DataError, match="are longer than a row of 5 .drop_oversized=False keeps"):
+        drain(source([9] * 100, packing), 1)
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)

@@ -334,3 +334,16 @@ def test_a_plan_that_is_too_long_is_refused_when_a_lane_is_asked_for():
         work.lane(0, 1)
     with pytest.raises(ConfigError, match="lane is 1, expected 0 to 0"):
         work.lane(1, 1)
+
+
+def test_a_single_shard_in_file_order_is_told_with_the_way_out(caplog):
+    with caplog.at_level(logging.WARNING, "zephon.work.static_mixture"):
+        source([FakeDataset("one", [10])], {"one": 1})
+    assert "come in file order in every pass, whatever the seed" in caplog.text
+    assert "shuffle_block_size='auto' shuffles documents" in caplog.text
+    caplog.clear()
+    with caplog.at_level(logging.WARNING, "zephon.work.static_mixture"):
+        source([FakeDataset("one", [10])], {"one": 1}, shuffle_shards=False)
+        source([FakeDataset("one", [10])], {"one": 1}, shuffle_within_shard=True)
+        source([FakeDataset("one", [10])], {"one": 1}, shuffle_block_size=4)
+    assert caplog.text == ""

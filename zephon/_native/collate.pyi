@@ -20,8 +20,8 @@ def collate_rows(
     loss_mask: Sequence[NDArray[np.uint8] | NDArray[np.bool_] | None] | None = None,
     input_ids: NDArray[np.int64] | None = None,
     labels: NDArray[np.int64] | None = None,
-    positions: NDArray[np.int64] | None = None,
-    document_ids: NDArray[np.int64] | None = None,
+    positions: NDArray[np.int64] | NDArray[np.int32] | None = None,
+    document_ids: NDArray[np.int64] | NDArray[np.int32] | None = None,
     padding_mask: NDArray[np.uint8] | NDArray[np.bool_] | None = None,
 ) -> tuple[int, int, int] | None: ...
 def row_cu_seqlens(

@@ -69,12 +69,16 @@ cdef extern from "zephon/collate.hpp" namespace "zephon" nogil:
         int64_t pad_id
         int64_t ignore_index
         int64_t vocab_size
+    cdef enum class IndexType:
+        int64
+        int32
     cdef struct CollateOutputs:
         int64_t* input_ids
         int64_t* labels
-        int64_t* positions
-        int64_t* document_ids
+        void* positions
+        void* document_ids
         uint8_t* padding_mask
+        IndexType index_type
     cdef struct OutsideVocabulary:
         int64_t segment
         int64_t offset
@@ -267,6 +271,31 @@ cdef int64_t* _output(object value, str name, int64_t rows, int64_t width,
     return <int64_t*> array.view.buf
 
 
+cdef Py_ssize_t _index_size(object positions, object document_ids) except -1:
+    """Bytes of an item of the two outputs, which have one type; 8 if none is given."""
+    cdef Py_ssize_t size = 0
+    cdef _Array array
+    for value, name in ((positions, "positions"), (document_ids, "document_ids")):
+        if value is None:
+            continue
+        array = _borrow(value, name, "an int64 or int32 array", SIGNED, -1, 2, -1, -1, True)
+        if array.view.itemsize < 4 or (size and array.view.itemsize != size):
+            expected = "an int64 or int32 array, the same as positions"
+            raise TypeError(f"{name} must be {expected}, got {array.describe()}")
+        size = array.view.itemsize
+    return size or 8
+
+
+cdef void* _index_output(object value, str name, Py_ssize_t itemsize, int64_t rows, int64_t width,
+                         list held) except? NULL:
+    if value is None:
+        return NULL
+    cdef _Array array = _borrow(
+        value, name, "an int64 or int32 array", SIGNED, itemsize, 2, rows, width, True)
+    held.append(array)
+    return array.view.buf
+
+
 def collate_rows(
     object buffers, object seg_buffer, object seg_start, object seg_length, object row_splits, *,
     object row_length, bint shift, object pad_id, object ignore_index, object vocab_size=0,
@@ -304,10 +333,11 @@ def collate_rows(
         For each buffer, which of its tokens may be targets. Read only for ``labels``.
     input_ids, labels : int64, optional
         The last real token of a row with padding has the label ``ignore_index``.
-    positions : int64, optional
+    positions : int64 or int32, optional
         From 0 in each segment and in the padding.
-    document_ids : int64, optional
-        The number of the segment in its row, from 1; 0 is padding.
+    document_ids : int64 or int32, optional
+        The number of the segment in its row, from 1; 0 is padding. Of the same type as
+        ``positions`` if both are given.
     padding_mask : uint8 or bool, optional
         1 is padding.
 
@@ -327,6 +357,7 @@ def collate_rows(
     cdef _Array a_length, a_splits, a_buffer, a_start, array
     cdef list held = []
     cdef int64_t i, width
+    cdef Py_ssize_t itemsize
 
     options.row_length = _integer(row_length, "row_length", 1, INT32_MAX)
     options.shift = shift
@@ -373,8 +404,11 @@ def collate_rows(
     width = options.row_length - 1 if shift else options.row_length
     outputs.input_ids = _output(input_ids, "input_ids", table.rows, width, held)
     outputs.labels = _output(labels, "labels", table.rows, width, held)
-    outputs.positions = _output(positions, "positions", table.rows, width, held)
-    outputs.document_ids = _output(document_ids, "document_ids", table.rows, width, held)
+    itemsize = _index_size(positions, document_ids)
+    outputs.index_type = IndexType.int32 if itemsize == 4 else IndexType.int64
+    outputs.positions = _index_output(positions, "positions", itemsize, table.rows, width, held)
+    outputs.document_ids = _index_output(
+        document_ids, "document_ids", itemsize, table.rows, width, held)
     outputs.padding_mask = NULL
     if padding_mask is not None:
         array = _borrow(padding_mask, "padding_mask", "a uint8 or bool array",

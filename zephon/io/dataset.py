@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from zephon.aligned import Aligned, join_aligned
 from zephon.block import Documents, RecordDocuments, TokenDocuments
 from zephon.errors import ConfigError, ConfigTypeError
 from zephon.io.memory import InMemoryShard
@@ -163,6 +164,7 @@ def _interleave(parts: list[Documents], picks: list[NDArray[np.intp]], count: in
                 records[where] = record
         return RecordDocuments(records)
     buffers: list[NDArray[Any]] = []
+    aligned: Aligned = ()
     buffer = np.empty(count, dtype=np.int32)
     start = np.empty(count, dtype=np.int64)
     length = np.empty(count, dtype=np.int64)
@@ -170,5 +172,6 @@ def _interleave(parts: list[Documents], picks: list[NDArray[np.intp]], count: in
         assert isinstance(part, TokenDocuments)
         buffer[pick] = part.buffer + len(buffers)
         start[pick], length[pick] = part.start, part.length
+        aligned = join_aligned(aligned, len(buffers), part.aligned, len(part.buffers))
         buffers.extend(part.buffers)
-    return TokenDocuments(tuple(buffers), buffer, start, length)
+    return TokenDocuments(tuple(buffers), buffer, start, length, aligned)

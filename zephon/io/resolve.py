@@ -108,6 +108,11 @@ def _kind(name: str, file: Path, wanted: list[Format]) -> Format:
     for fmt in wanted:
         if fmt.recognises(file, head):
             return fmt
+    if head.startswith(b"PAR1"):
+        raise DataError(
+            f"dataset {name!r}: is Parquet, which this version does not read: convert it to JSONL",
+            file=file,
+        )
     kinds = ", ".join(f"{fmt.name} ({', '.join(fmt.suffixes)})" for fmt in wanted)
     raise DataError(
         f"dataset {name!r}: unknown kind of file (it begins with {head[:8]!r}); "

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from zephon.megatron._compile import _HELPER_CACHE_ROOT as _HELPER_CACHE_ROOT
     from zephon.megatron._compile import compile_helper
     from zephon.megatron._register import register, registration, unregister
+    from zephon.megatron.agreement import check_ranks_agree
     from zephon.megatron.blend import get_blend_from_list
     from zephon.megatron.blend_paths import expand_paths
     from zephon.megatron.blended_builder import (
@@ -47,6 +48,7 @@ __all__ = [
     "MegatronPretrainingSampler",
     "MegatronWorkSource",
     "Split",
+    "check_ranks_agree",
     "compile_helper",
     "convert_split_vector_to_split_matrix",
     "create_megatron_sampler",
@@ -70,6 +72,7 @@ _HOMES = {
     "IndexedDataset": "zephon.megatron.indexed",
     "IndexedDatasetBuilder": "zephon.megatron.builder",
     "optimal_dtype": "zephon.megatron.builder",
+    "check_ranks_agree": "zephon.megatron.agreement",
     "BlendedDataset": "zephon.megatron.blended_dataset",
     "BlendedMegatronDatasetBuilder": "zephon.megatron.blended_builder",
     "BlendedMegatronDatasetConfig": "zephon.megatron.config",

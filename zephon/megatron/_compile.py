@@ -39,8 +39,9 @@ def compile_helper() -> ModuleType:
         raise ImportError(
             f"the compiled helpers {_MODULE} cannot be loaded: {error}. This is "
             f"{_interpreter()} on {sysconfig.get_platform()}; a zephon wheel tagged "
-            f"{fitting_wheel_tag()} fits it (pip install --force-reinstall zephon). Where there "
-            "is none, pip builds zephon from its source distribution with a C++20 compiler.",
+            f"{fitting_wheel_tag()} fits it: pip install it by its path (the registry's zephon is "
+            "another project). Where there is none, pip install the source tree by its path, with "
+            "a C++20 compiler.",
             name=_MODULE,
             path=error.path,
         ) from error

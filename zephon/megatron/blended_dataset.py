@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import logging
 import math
 from collections.abc import Sequence
@@ -16,7 +15,7 @@ from zephon.errors import ConfigError, ConfigTypeError
 from zephon.megatron.config import BlendedMegatronDatasetConfig
 from zephon.megatron.gpt_dataset import GPTDataset, Sample
 from zephon.megatron.gpt_sample import SampleRows
-from zephon.megatron.index_cache import IndexCache, StoredIndex, cache_folder, describe
+from zephon.megatron.index_cache import IndexCache, StoredIndex, cache_folder, describe, digest_of
 from zephon.megatron.progress import ProgressLog
 from zephon.megatron.splits import normalize
 
@@ -80,9 +79,7 @@ class BlendedDataset:
             "size": size,
         }
         self.unique_description = describe(self.unique_identifiers)
-        self.unique_description_hash = hashlib.md5(
-            self.unique_description.encode(), usedforsecurity=False
-        ).hexdigest()
+        self.unique_description_hash = digest_of(self.unique_description)
         self._stored: StoredIndex | None = None
         self._load_or_build()
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import logging
 import operator
 import os
@@ -12,9 +11,9 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from zephon._native.gather import SampleGather
 from zephon.errors import ConfigTypeError, DataError
-from zephon.megatron.config import GPTDatasetConfig, end_of_document, padding
+from zephon.megatron import gpt_identity
+from zephon.megatron.config import GPTDatasetConfig
 from zephon.megatron.gpt_index import (
     GPTIndex,
     IndexPlan,
@@ -23,6 +22,7 @@ from zephon.megatron.gpt_index import (
     misfit,
     plan_index,
 )
+from zephon.megatron.gpt_reader import SampleReader
 from zephon.megatron.gpt_sample import SampleRows
 from zephon.megatron.index_cache import (
     CACHE_VARIABLE,
@@ -30,6 +30,7 @@ from zephon.megatron.index_cache import (
     StoredIndex,
     cache_folder,
     describe,
+    digest_of,
 )
 from zephon.megatron.indexed import IndexedDataset
 from zephon.megatron.progress import ProgressLog
@@ -41,10 +42,6 @@ if TYPE_CHECKING:
 Sample: TypeAlias = "dict[str, torch.Tensor]"
 
 _NAMES = ("document_index", "sample_index", "shuffle_index")
-_OPTIONS_NOT_IN_MEGATRONS_KEY = {
-    "add_extra_token_to_sequence": True,
-    "drop_last_partial_validation_sequence": True,
-}
 
 logger = logging.getLogger(__name__)
 
@@ -115,13 +112,13 @@ class GPTDataset:
         self.index_split = index_split
         self.config = config
         self._stored: StoredIndex | None = None
-        self.unique_identifiers = self._identifiers(_tokenizer_name(config.tokenizer))
+        self.unique_identifiers = gpt_identity.identifiers(
+            type(self).__name__, dataset_path, num_samples, index_split, config
+        )
         self.unique_description = describe(self.unique_identifiers)
-        self.unique_description_hash = hashlib.md5(
-            self.unique_description.encode(), usedforsecurity=False
-        ).hexdigest()
+        self.unique_description_hash = digest_of(self.unique_description)
         self._index = self._load_or_build()
-        self._gather = self._make_gather()
+        self._reader = SampleReader(self.dataset, self._index, self.config)
 
     @staticmethod
     def build_low_level_dataset(dataset_path: str, config: GPTDatasetConfig) -> IndexedDataset:
@@ -156,40 +153,6 @@ class GPTDataset:
         """Which sample of the sample index comes when, ``[samples]``."""
         return self._index.shuffle_index
 
-    def _identifiers(self, tokenizer: Any) -> dict[str, Any]:
-        config = self.config
-        changed = {
-            name: getattr(config, name)
-            for name, default in _OPTIONS_NOT_IN_MEGATRONS_KEY.items()
-            if getattr(config, name) != default
-        }
-        return {
-            "class": type(self).__name__,
-            "dataset_path": self.dataset_path,
-            "num_samples": self.num_samples,
-            "index_split": self.index_split.name,
-            "random_seed": config.random_seed,
-            "sequence_length": config.sequence_length,
-            "split": config.split,
-            "split_matrix": config.split_matrix,
-            "tokenizer": tokenizer,
-            **changed,
-        }
-
-    def _foreign_descriptions(self) -> list[str]:
-        """Descriptions of the same index by Megatron-LM and by NeMo AutoModel."""
-        megatron = {
-            name: value
-            for name, value in self.unique_identifiers.items()
-            if name not in _OPTIONS_NOT_IN_MEGATRONS_KEY
-        }
-        found = [describe(megatron)]
-        name = getattr(self.config.tokenizer, "name_or_path", None)
-        if name is not None:
-            ours = list(megatron.items())
-            found.append(describe(dict([*ours[:4], ("tokenizer", name), *ours[4:-1]])))
-        return [text for text in found if text != self.unique_description]
-
     def _load_or_build(self) -> GPTIndex:
         lengths = self.dataset.sequence_lengths
         plan = self._plan(lengths)
@@ -212,9 +175,8 @@ class GPTDataset:
                 checksummed=checksummed,
             )
 
-        self._stored = cache.load(
-            self.unique_description, why_not, foreign=self._foreign_descriptions()
-        )
+        foreign = gpt_identity.foreign_descriptions(self.unique_identifiers, self.config)
+        self._stored = cache.load(self.unique_description, why_not, foreign=foreign)
         if self._stored is None:
             index = self._build(plan, lengths, cache)
             self._stored = cache.store(self.unique_description, index.arrays())
@@ -274,7 +236,7 @@ class GPTDataset:
 
     def __getstate__(self) -> dict[str, Any]:
         state = self.__dict__.copy()
-        del state["_gather"]
+        del state["_reader"]
         if self._stored is not None:
             del state["_index"]
         return state
@@ -283,7 +245,7 @@ class GPTDataset:
         self.__dict__.update(state)
         if self._stored is not None:
             self._index = GPTIndex(**self._stored.arrays)
-        self._gather = self._make_gather()
+        self._reader = SampleReader(self.dataset, self._index, self.config)
 
     # Reading
 
@@ -343,85 +305,12 @@ class GPTDataset:
             The index does not fit the dataset.
         """
         try:
-            if self.config.mmap_bin_files:
-                self._gather.gather(samples, rows, *out.arrays)
-                return
-            for sample, row in zip(samples.tolist(), rows.tolist(), strict=True):
-                gather = self._gather_from_file(int(self.shuffle_index[sample]))
-                gather.gather(_FIRST_ROW, np.array([row]), *out.arrays)
-        except ValueError as error:
+            self._reader.read(samples, rows, out)
+        except (ValueError, IndexError) as error:
             raise DataError(
                 f"{error}; the index of {self!r} is damaged or of other files",
                 file=self._stored.stem + "*" if self._stored else None,
             ) from error
 
-    def _make_gather(self) -> SampleGather:
-        return self._gather_of(
-            self.dataset.tokens,
-            self.dataset.sequence_starts,
-            self.dataset.sequence_lengths,
-            self._index,
-        )
-
-    def _gather_of(
-        self,
-        tokens: NDArray[np.integer[Any]],
-        starts: NDArray[np.int64],
-        lengths: NDArray[np.int32],
-        index: GPTIndex,
-    ) -> SampleGather:
-        config = self.config
-        eod, pad = end_of_document(config.tokenizer), padding(config.tokenizer)
-        limits = np.iinfo(tokens.dtype)
-        if pad is not None and (pad == eod or not limits.min <= pad <= limits.max):
-            pad = None  # by place alone: every end of document is a real token
-        return SampleGather(
-            tokens,
-            starts,
-            lengths,
-            index.document_index,
-            index.sample_index,
-            index.shuffle_index,
-            sequence_length=config.sequence_length,
-            add_extra_token=config.add_extra_token_to_sequence,
-            pad_id=pad,
-            eod_id=eod,
-            mask_eod=config.eod_mask_loss,
-            restart_at_eod=config.reset_position_ids,
-        )
-
-    def _gather_from_file(self, row: int) -> SampleGather:
-        """An index of one sample, over its tokens as read from the file."""
-        extra = int(self.config.add_extra_token_to_sequence)
-        (first, begin), (last, end) = self.sample_index[row : row + 2].tolist()
-        parts = []
-        for position in range(first, last + 1):
-            sequence = int(self.document_index[position])
-            offset = begin if position == first else 0
-            length = end + extra - offset if position == last else None
-            parts.append(self.dataset.get(sequence, offset, length))
-        tokens = np.concatenate(parts)
-        return self._gather_of(
-            tokens,
-            np.zeros(1, np.int64),
-            np.array([len(tokens)], np.int32),
-            GPTIndex(
-                np.zeros(1, np.int32),
-                np.array([[0, 0], [0, len(tokens) - extra]]),
-                np.zeros(1, np.uint32),
-            ),
-        )
-
 
 _FIRST_ROW = np.zeros(1, np.int64)
-
-
-def _tokenizer_name(tokenizer: Any) -> Any:
-    """What stands for the tokenizer in the name of a cache."""
-    if tokenizer is None:
-        return None
-    for attribute in ("unique_identifiers", "name_or_path"):
-        name = getattr(tokenizer, attribute, None)
-        if name is not None:
-            return name
-    return f"{type(tokenizer).__module__}.{type(tokenizer).__qualname__}"

@@ -41,6 +41,11 @@ def describe(content: Mapping[str, Any]) -> str:
     return json.dumps(content, indent=4)
 
 
+def digest_of(description: str) -> str:
+    """What the files of an index are named by."""
+    return hashlib.md5(description.encode(), usedforsecurity=False).hexdigest()
+
+
 def cache_folder(path_to_cache: str | os.PathLike[str] | None) -> str | None:
     """The folder for indices: the given one, else ``ZEPHON_CACHE_DIR``, else none."""
     chosen = os.environ.get(CACHE_VARIABLE) or None if path_to_cache is None else path_to_cache
@@ -103,8 +108,7 @@ class IndexCache:
         return self._write_to is not None
 
     def _stem(self, folder: str, description: str) -> str:
-        digest = hashlib.md5(description.encode(), usedforsecurity=False).hexdigest()
-        return os.path.join(folder, f"{digest}-{self._label}-")
+        return os.path.join(folder, f"{digest_of(description)}-{self._label}-")
 
     def load(
         self, description: str, misfit: Misfit, *, foreign: Sequence[str] = ()

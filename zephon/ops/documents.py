@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
@@ -9,10 +10,28 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from zephon.aligned import Aligned, join_aligned
 from zephon.block import TokenBlock
 from zephon.cursor import CHECK_TOKENS, DocumentCursor, Dropped, Tokens, check_tokens
 from zephon.errors import DataError, StateError
 from zephon.rows import Rows
+
+logger = logging.getLogger(__name__)
+
+
+class _Once:
+    """Something that is said once per process."""
+
+    def __init__(self) -> None:
+        self.said = False
+
+    def add_first(self) -> bool:
+        """True the first time."""
+        said, self.said = self.said, True
+        return not said
+
+
+OVERSIZED_TOLD = _Once()
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,9 +40,9 @@ class Parts:
 
     Attributes
     ----------
-    buffers, buffer, start, length
-        Where the tokens lie, as in :class:`zephon.block.TokenDocuments`. No
-        length is 0.
+    buffers, aligned, buffer, start, length
+        Where the tokens lie and what is beside them, as in
+        :class:`zephon.block.TokenDocuments`. No length is 0.
     offset, whole : int64
         Tokens of the document before the part, and of the whole document.
     draw, source, row : int64
@@ -33,6 +52,7 @@ class Parts:
     """
 
     buffers: tuple[Tokens, ...]
+    aligned: Aligned
     buffer: NDArray[np.int32]
     start: NDArray[np.int64]
     length: NDArray[np.int64]
@@ -48,17 +68,18 @@ class Parts:
 
     def take(self, index: NDArray[np.integer[Any]] | slice) -> Parts:
         """Some of the parts."""
-        arrays = [getattr(self, f.name)[index] for f in fields(self)[1:]]
-        return Parts(self.buffers, *arrays)
+        arrays = [getattr(self, f.name)[index] for f in fields(self)[2:]]
+        return Parts(self.buffers, self.aligned, *arrays)
 
     def join(self, other: Parts) -> Parts:
         """These parts, then the others."""
         arrays = [
             np.concatenate([getattr(self, f.name), getattr(other, f.name)])
-            for f in fields(self)[1:]
+            for f in fields(self)[2:]
         ]
         arrays[0][len(self) :] += len(self.buffers)
-        return Parts(self.buffers + other.buffers, *arrays)
+        aligned = join_aligned(self.aligned, len(self.buffers), other.aligned, len(other.buffers))
+        return Parts(self.buffers + other.buffers, aligned, *arrays)
 
     def rows(
         self,
@@ -69,12 +90,15 @@ class Parts:
         **shape: Any,
     ) -> Rows:
         """Rows of segments (``[m]``), each ``length`` tokens from ``offset`` of a document."""
+        begin = self.offset[document] + offset
         return Rows(
             buffers=self.buffers,
+            aligned=self.aligned,
             buffer=self.buffer[document],
             start=self.start[document] + offset,
             length=length,
-            offset=self.offset[document] + offset,
+            offset=begin,
+            last=begin + length == self.whole[document],
             source=self.source[document],
             row=self.row[document],
             splits=splits,
@@ -158,8 +182,13 @@ class DocumentStream:
                 self.parts = more if none else self.parts.join(more)  # type: ignore[union-attr]
                 return True
             fruitless += len(block)
+        oversized = (
+            f" or are longer than a row of {self._longest} (drop_oversized=False keeps them)"
+            if self._drop
+            else ""
+        )
         raise DataError(
-            f"{fruitless} documents in a row have no tokens or are longer than a row (datasets "
+            f"{fruitless} documents in a row have no tokens{oversized} (datasets "
             f"{', '.join(self._names)}): is the right field read?"
         )
 
@@ -226,9 +255,12 @@ class DocumentStream:
         counts[:, 0], counts[:, 1], counts[:, 2] = empty, oversized, whole * oversized
         total = np.cumsum(counts, axis=0) + self._loaded.counts()
         self._loaded = Dropped(*total[-1].tolist())
+        if oversized.any():
+            self._tell_oversized(block, int(np.argmax(oversized)))
         keep = np.flatnonzero(~(empty | oversized))
         parts = Parts(
             documents.buffers,
+            documents.aligned,
             documents.buffer[keep],
             documents.start[keep] + offset[keep],
             (whole - offset)[keep],
@@ -240,6 +272,18 @@ class DocumentStream:
             total[keep],
         )
         return _split(parts, self._longest) if self._split else parts
+
+    def _tell_oversized(self, block: TokenBlock, first: int) -> None:
+        if OVERSIZED_TOLD.add_first():
+            logger.warning(
+                "document %d of dataset %r has %d tokens, more than a row of %d: such documents "
+                "are left out and counted (Pipeline.dropped()). drop_oversized=False splits them; "
+                "wrap and best_fit_wrap cut them",
+                int(block.rows[first]),
+                self._names[block.sources[first]],
+                int(block.documents.length[first]),
+                self._longest,
+            )
 
     def _verify(self, block: TokenBlock) -> None:
         """Compare the open document with what was delivered of it before."""
@@ -266,6 +310,7 @@ def _split(parts: Parts, longest: int) -> Parts:
     length = np.minimum(cut.length - inside, longest)
     return Parts(
         cut.buffers,
+        cut.aligned,
         cut.buffer,
         cut.start + inside,
         length,
@@ -289,5 +334,6 @@ def _compact(parts: Parts) -> Parts:
     first = int(parts.buffer.min()) if len(parts) else len(parts.buffers)
     if first == 0:
         return parts
-    arrays = [getattr(parts, f.name) for f in fields(parts)[2:]]
-    return Parts(parts.buffers[first:], parts.buffer - np.int32(first), *arrays)
+    arrays = [getattr(parts, f.name) for f in fields(parts)[3:]]
+    aligned, buffer = parts.aligned[first:], parts.buffer - np.int32(first)
+    return Parts(parts.buffers[first:], aligned, buffer, *arrays)

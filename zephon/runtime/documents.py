@@ -10,6 +10,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from zephon.aligned import (
+    MASK_FIELD,
+    Aligned,
+    AlignedFields,
+    RecordFields,
+    join_aligned,
+    loss_mask_of,
+)
 from zephon.block import RecordDocuments, TokenBlock, TokenDocuments
 from zephon.errors import DataError
 from zephon.io.dataset import Dataset
@@ -30,6 +38,7 @@ class DocumentReader:
         """The documents of ``draws``, in their order."""
         count = len(draws)
         buffers: list[NDArray[np.integer[Any]]] = []
+        aligned: Aligned = ()
         buffer = np.zeros(count, dtype=np.int32)
         start = np.zeros(count, dtype=np.int64)
         length = np.zeros(count, dtype=np.int64)
@@ -44,9 +53,13 @@ class DocumentReader:
             else:
                 buffer[pick] = documents.buffer + np.int32(len(buffers))
                 start[pick], length[pick] = documents.start, documents.length
+                aligned = join_aligned(
+                    aligned, len(buffers), documents.aligned, len(documents.buffers)
+                )
                 buffers.extend(documents.buffers)
         if records:
-            tokens, lengths = self._tokens(records, lambda i: self._place(draws, where[i]))
+            tokens, lengths, fields = self._tokens(records, lambda i: self._place(draws, where[i]))
+            aligned = join_aligned(aligned, len(buffers), (fields,) if fields else (), 1)
             buffer[where] = len(buffers)
             length[where] = lengths
             start[where] = np.cumsum(lengths) - lengths
@@ -55,28 +68,52 @@ class DocumentReader:
             draws.first,
             draws.sources,
             draws.rows,
-            TokenDocuments(tuple(buffers), buffer, start, length),
+            TokenDocuments(tuple(buffers), buffer, start, length, aligned),
         )
 
     def _tokens(
         self, records: list[Mapping[str, Any]], place: Callable[[int], Place]
-    ) -> tuple[NDArray[np.integer[Any]], NDArray[np.int64]]:
-        """Token ids of records end to end, and the length of each, int64 ``[n]``."""
+    ) -> tuple[NDArray[np.integer[Any]], NDArray[np.int64], AlignedFields | None]:
+        """Token ids of records end to end, the length of each, int64 ``[n]``, and what is beside.
+
+        Nothing goes along with tokens that are made here of text.
+        """
         if self._tokenizer is not None:
-            return self._tokenizer.encode(records, place)
-        parts = []
+            return *self._tokenizer.encode(records, place), None
+        parts, names = [], []
         for i, record in enumerate(records):
             try:
                 field = token_field(record)
                 parts.append(as_tokens(record[field], f"the field {field!r}"))
+                names.append(field)
             except DataError as error:
                 hint = ". Add .tokenize(...) to the pipeline if these are texts"
                 raise DataError(error.message + hint, **place(i).as_kwargs()) from None
         lengths = np.array([len(part) for part in parts], dtype=np.int64)
-        return np.ascontiguousarray(np.concatenate(parts)), lengths
+        fields = None
+        if any(len(record) > 1 for record in records):
+            fields = RecordFields(records, names, lengths, _loss_mask(records, lengths, place))
+        return np.ascontiguousarray(np.concatenate(parts)), lengths, fields
 
     def _place(self, draws: Draws, index: int) -> Place:
         return self._datasets[int(draws.sources[index])].place(int(draws.rows[index]))
+
+
+def _loss_mask(
+    records: list[Mapping[str, Any]], lengths: NDArray[np.int64], place: Callable[[int], Place]
+) -> NDArray[np.uint8] | None:
+    """Masks of records end to end, uint8 ``[T]``; all ones for those without, None if all are."""
+    if all(record.get(MASK_FIELD) is None for record in records):
+        return None
+    parts = []
+    for i, (record, count) in enumerate(zip(records, lengths.tolist(), strict=True)):
+        value = record.get(MASK_FIELD)
+        try:
+            mask = np.ones(count, np.uint8) if value is None else loss_mask_of(value, count)
+        except DataError as error:
+            raise DataError(error.message, **place(i).as_kwargs()) from None
+        parts.append(mask)
+    return np.concatenate(parts)
 
 
 def read_ahead(

@@ -8,11 +8,13 @@ received is unpickled.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import re
 import time
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,12 +22,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from zephon.errors import ConfigError, LifecycleError
+from zephon.options import StreamOptions
 
 if TYPE_CHECKING:
     import torch
 
 DEFAULT_TIMEOUT = 300.0
 """Seconds that ranks wait for each other."""
+
+_UNKNOWN = -1  # a rank that nobody can name
 
 
 class MissingRanksError(LifecycleError):
@@ -40,6 +45,10 @@ class MissingRanksError(LifecycleError):
         )
 
 
+class StoppedError(Exception):
+    """Waiting was given up because nobody wants the answer."""
+
+
 class Exchange(ABC):
     """A place where ``size`` ranks meet, again and again.
 
@@ -51,6 +60,23 @@ class Exchange(ABC):
 
     rank: int
     size: int
+
+    stopped: Callable[[], bool] = staticmethod(lambda: False)
+    """Asked while waiting: whether nobody wants the answer any more."""
+
+    def all_true(self, value: bool) -> bool:
+        """Whether ``value`` holds on all ranks."""
+        return all(part == b"\1" for part in self.exchange(bytes([value])))
+
+    def _await(self, missing: Callable[[], list[int]], timeout: float) -> None:
+        """Wait until no rank is missing."""
+        end = time.monotonic() + timeout
+        while ranks := missing():
+            if self.stopped():
+                raise StoppedError
+            if time.monotonic() > end:
+                raise MissingRanksError([rank for rank in ranks if rank >= 0], self.size, timeout)
+            time.sleep(0.001)
 
     @abstractmethod
     def exchange(self, payload: bytes) -> list[bytes]:
@@ -73,10 +99,17 @@ class GroupExchange(Exchange):
         group of the same ranks is made, so all of them must come here.
     timeout : float
         Seconds to wait.
+    separate : bool
+        Make a group in any case, for a thread of its own: collectives of two
+        threads in one group would mix.
     """
 
     def __init__(
-        self, group: torch.distributed.ProcessGroup | None = None, timeout: float = DEFAULT_TIMEOUT
+        self,
+        group: torch.distributed.ProcessGroup | None = None,
+        timeout: float = DEFAULT_TIMEOUT,
+        *,
+        separate: bool = False,
     ) -> None:
         import torch.distributed as dist
 
@@ -87,7 +120,7 @@ class GroupExchange(Exchange):
             )
         self._timeout = timeout
         self._group: Any = group
-        if not _carries_cpu_tensors(group):
+        if separate or not _carries_cpu_tensors(group):
             ranks = None if group is None else dist.get_process_group_ranks(group)
             self._group = dist.new_group(ranks, backend="gloo")
         self.rank, self.size = dist.get_rank(self._group), dist.get_world_size(self._group)
@@ -111,12 +144,15 @@ class GroupExchange(Exchange):
         return [rows[i, :n].tobytes() for i, n in enumerate(lengths.tolist())]
 
     def all_true(self, value: bool) -> bool:
-        """Whether ``value`` holds on all ranks."""
+        """Whether ``value`` holds on all ranks, in one small reduction."""
         import torch
         import torch.distributed as dist
 
         flag = torch.tensor([int(value)], dtype=torch.uint8)
-        dist.all_reduce(flag, op=dist.ReduceOp.MIN, group=self._group)
+        work = dist.all_reduce(flag, op=dist.ReduceOp.MIN, group=self._group, async_op=True)
+        assert work is not None
+        self._await(lambda: [] if work.is_completed() else [_UNKNOWN], self._timeout)
+        work.wait()
         return bool(flag.item())
 
     def _meet(self) -> None:
@@ -179,21 +215,16 @@ class DirectoryExchange(Exchange):
         return found
 
     def _collect(self) -> list[bytes]:
-        end = time.monotonic() + self._timeout
         found: dict[int, bytes] = {}
-        while True:
-            for rank in range(self.size):
-                if rank not in found:
-                    try:
-                        found[rank] = self._file(self._round, rank).read_bytes()
-                    except FileNotFoundError:
-                        continue
-            if len(found) == self.size:
-                return [found[rank] for rank in range(self.size)]
-            if time.monotonic() > end:
-                missing = [rank for rank in range(self.size) if rank not in found]
-                raise MissingRanksError(missing, self.size, self._timeout)
-            time.sleep(0.002)
+
+        def missing() -> list[int]:
+            for rank in set(range(self.size)) - found.keys():
+                with contextlib.suppress(FileNotFoundError):
+                    found[rank] = self._file(self._round, rank).read_bytes()
+            return sorted(set(range(self.size)) - found.keys())
+
+        self._await(missing, self._timeout)
+        return [found[rank] for rank in range(self.size)]
 
     def _file(self, number: int, rank: int) -> Path:
         return self._directory / f"{self._prefix}-{number}-{rank}"
@@ -229,13 +260,10 @@ class StoreExchange(Exchange):
         """Set one key, wait for all."""
         keys = [f"{self._prefix}/{self._round}/{rank}" for rank in range(self.size)]
         self._store.set(keys[self.rank], payload.hex())  # stores carry text safely
-        try:
-            self._store.wait(keys, timedelta(seconds=self._timeout))
-        except Exception as error:  # the kind depends on the store
-            missing = [rank for rank, key in enumerate(keys) if not self._store.check([key])]
-            if not missing:
-                raise
-            raise MissingRanksError(missing, self.size, self._timeout) from error
+        self._await(
+            lambda: [rank for rank, key in enumerate(keys) if not self._store.check([key])],
+            self._timeout,
+        )
         found = [bytes.fromhex(self._store.get(key).decode()) for key in keys]
         if self._round:
             self._store.delete_key(f"{self._prefix}/{self._round - 1}/{self.rank}")
@@ -262,5 +290,43 @@ def _check_rank(rank: int, size: int) -> None:
         raise ConfigError(f"rank is {rank}, expected 0 to {size - 1}: there are {size} ranks")
 
 
+def open_exchange(options: StreamOptions, purpose: str) -> Exchange:
+    """The exchange that a pipeline's options name; ``purpose`` keeps two of a run apart."""
+    rank, size = options.ranks
+    wait = options.aggregate_timeout
+    run = f"{options.run_id}/{purpose}"
+    if options.aggregate_dir is not None:
+        return DirectoryExchange(options.aggregate_dir, rank, size, run, wait)
+    if options.aggregate_store is not None:
+        return StoreExchange(options.aggregate_store, rank, size, run, wait)
+    exchange = GroupExchange(timeout=wait, separate=purpose != "state")
+    if exchange.size != size:
+        raise ConfigError(
+            f"the process group has {exchange.size} ranks, the pipeline's options say {size}: set "
+            "world_size and global_rank to those of the group"
+        )
+    return exchange
+
+
 def _digest(run_id: str) -> str:
     return hashlib.blake2b(run_id.encode(), digest_size=8).hexdigest()
+
+
+class Agreement:
+    """What the ranks of a finite pass ask each other, round by round, off the consumer's thread."""
+
+    def __init__(self, exchange: Exchange) -> None:
+        self._exchange = exchange
+        self.closed = False
+        exchange.stopped = lambda: self.closed
+
+    def __call__(self, value: bool) -> bool:
+        """Whether ``value`` holds on all ranks; False if nobody wants to know any more."""
+        try:
+            return self._exchange.all_true(value)
+        except StoppedError:
+            return False
+
+    def close(self) -> None:
+        """Wait no longer: the stream is being closed."""
+        self.closed = True

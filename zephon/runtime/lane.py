@@ -94,9 +94,10 @@ def _blocks(
     elif executor is None:
         size, ahead = _TEXT_BLOCK, 1
     else:
-        # The buffer is shared by the lanes; a block is small enough that each has two.
+        # The buffer is shared by the lanes. Small blocks: the first batch waits for the first one,
+        # and closing for those that are being tokenized.
         share = prefetch.buffer_size // plan.lanes
-        size = max(16, min(256, share // 2))
+        size = max(4, min(_TEXT_BLOCK, share // 2))
         ahead = max(1, share // size)
     return read_ahead(
         DocumentReader(plan.work.datasets, plan.tokenizer),

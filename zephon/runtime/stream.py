@@ -13,6 +13,7 @@ import numpy as np
 
 from zephon.cursor import Dropped, LaneCursor
 from zephon.rows import Rows
+from zephon.runtime.exchange import Agreement
 from zephon.runtime.lane import Lane, LanePlan
 from zephon.runtime.lookahead import Lookahead
 from zephon.runtime.position import Position, Share
@@ -25,8 +26,10 @@ BATCHES_AHEAD = 4
 
 End = Literal["agree", "filler"]
 
-Agree = Callable[[bool], bool]
-"""From what holds on this rank to whether it holds on all ranks."""
+
+def alone(value: bool) -> bool:
+    """What holds on the only rank holds on all."""
+    return value
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,13 +47,14 @@ class StreamPlan:
         before the first round that not every lane fills, or when none has a batch
         left, with batches of padding for those that have not.
     agree : callable
-        Asked once for each round of lanes of a finite pass.
+        From what holds on this rank to whether it holds on all, asked once for each
+        round of lanes of a finite pass.
     """
 
     lane: LanePlan
     share: Share
     end: End
-    agree: Agree
+    agree: Callable[[bool], bool]
 
 
 class Stream:
@@ -86,6 +90,8 @@ class Stream:
     def close(self) -> None:
         """Stop and wait for all threads; what they had prepared is forgotten."""
         self._closed = True
+        if isinstance(self._plan.agree, Agreement):
+            self._plan.agree.close()
         if isinstance(self._items, Lookahead):
             self._items.close()
         if self._executor is not None:
@@ -129,7 +135,8 @@ class _Run:
             numbers = range(number, (number // lanes + 1) * lanes, plan.share.degree)
             items = [self._take(n) for n in numbers]
             if not agreed and not self._goes_on(items):
-                self._report(items)
+                if not (isinstance(plan.agree, Agreement) and plan.agree.closed):
+                    self._report(items)
                 return
             agreed = False
             for n, item in zip(numbers, items, strict=True):

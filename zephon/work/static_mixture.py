@@ -142,6 +142,22 @@ class StaticMixtureWorkSource(WorkSource):
             "reshuffle_on_repeat": uniform(names, reshuffle),
             **self._exhaustion.options(),
         }
+        in_file_order = [
+            source.name
+            for source in units
+            if shuffle_shards
+            and not source.shuffle_rows
+            and len(source.first_row) == 2
+            and source.documents > 1
+        ]
+        if in_file_order:
+            _log.warning(
+                "documents of dataset %r come in file order in every pass, whatever the seed: it "
+                "has one shard, and only shards are shuffled. shuffle_within_shard=True or "
+                "shuffle_block_size='auto' shuffles documents; shuffle_shards=False says that the "
+                "order is meant",
+                in_file_order[0],
+            )
         self._plans: dict[int, Plan] = {}
         self._frozen = True
         if shuffle_block_size is not None and (shuffle_shards or shuffle_within_shard):

@@ -1,0 +1,87 @@
+"""What arrays of a batch become: tensors, arrays of a NumPy dtype, or lists."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from zephon.errors import ConfigError, ConfigTypeError
+
+
+class Container:
+    """Makes memory to fill, and of it what the caller asked for.
+
+    Memory for tensors comes from torch, whose allocator reuses it from batch to
+    batch; a fresh NumPy array of this size is mapped and zeroed each time.
+
+    Parameters
+    ----------
+    dtype : torch.dtype, NumPy dtype, "auto" or None
+        ``"auto"`` is ``torch.int64``; None is lists.
+    """
+
+    def __init__(self, dtype: Any) -> None:
+        self._torch: Any = None
+        self._dtype: Any = None
+        self.lists = dtype is None
+        if dtype is None:
+            return
+        if (isinstance(dtype, str) and dtype == "auto") or type(dtype).__module__ == "torch":
+            import torch
+
+            self._torch = torch
+            self._dtype = torch.int64 if isinstance(dtype, str) else dtype
+        else:
+            try:
+                self._dtype = np.dtype(dtype)
+            except TypeError:
+                raise ConfigTypeError(
+                    f"dtype is {dtype!r}, expected 'auto', a torch dtype, a NumPy dtype or None"
+                ) from None
+
+    def empty(self, shape: tuple[int, int], dtype: type[np.generic]) -> NDArray[Any]:
+        """An array to fill, of a type that torch has."""
+        if self._torch is None:
+            return np.empty(shape, dtype)
+        name = "bool" if dtype is np.bool_ else np.dtype(dtype).name
+        array: NDArray[Any] = self._torch.empty(shape, dtype=getattr(self._torch, name)).numpy()
+        return array
+
+    def wrap(self, array: NDArray[Any]) -> Any:
+        """``array`` in the container asked for; int64 gets the dtype asked for."""
+        if self.lists:
+            return array.tolist()
+        convert = array.dtype == np.int64
+        if self._torch is None:
+            return array.astype(self._dtype, copy=False) if convert else array
+        tensor = self._torch.from_numpy(array)
+        return tensor.to(self._dtype) if convert else tensor
+
+    def wrap_rows(self, array: NDArray[Any], widths: Sequence[int] | None, *, flatten: bool) -> Any:
+        """Rows ``[B, W]``; of each only ``widths[b]`` columns if rows differ in length."""
+        if widths is None:
+            return self.wrap(array.reshape(-1) if flatten else array)
+        rows = [array[row, :width] for row, width in enumerate(widths)]
+        return self.wrap(np.concatenate(rows)) if flatten else [self.wrap(row) for row in rows]
+
+
+def rename(fields: dict[str, Any], names: Mapping[str, str]) -> None:
+    """Rename in place; swaps are allowed, nothing is overwritten."""
+    missing = [old for old in names if old not in fields]
+    if missing:
+        raise ConfigError(
+            f"rename_fields names {missing[0]!r}, which the batch has not: it has "
+            f"{', '.join(fields)} (source keys not in output)"
+        )
+    taken = {name for name in fields if name not in names}
+    for new in names.values():
+        if new in taken:
+            raise ConfigError(
+                f"rename_fields would give two fields the name {new!r} (target keys collide)"
+            )
+        taken.add(new)
+    moved = {new: fields.pop(old) for old, new in names.items()}
+    fields.update(moved)
