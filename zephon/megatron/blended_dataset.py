@@ -194,8 +194,19 @@ class BlendedDataset:
 
     def __getitems__(self, indices: Sequence[int | None]) -> list[Sample]:
         """Several samples at once; each tensor is a part of one that holds the whole batch."""
+        ids, rows = self._rows(indices)
+        return [{"dataset_id": id, **item} for id, item in zip(ids, rows.items(), strict=True)]
+
+    def batch(self, indices: Sequence[int | None]) -> Sample:
+        """Several samples as one, each field ``[len(indices), L]``, without collating them."""
+        import torch
+
+        ids, rows = self._rows(indices)
+        return {"dataset_id": torch.from_numpy(ids), **rows.batch()}
+
+    def _rows(self, indices: Sequence[int | None]) -> tuple[NDArray[Any], SampleRows]:
         positions = [self._position(idx) for idx in indices]
-        ids = self.dataset_index[positions]
+        ids: NDArray[Any] = self.dataset_index[positions]
         samples = self.dataset_sample_index[positions]
         rows = SampleRows(self.datasets[0].config, len(positions))
         for dataset in sorted(set(ids.tolist())):
@@ -204,7 +215,7 @@ class BlendedDataset:
         for row, idx in enumerate(indices):
             if idx is None or idx < 0:
                 rows.drop_loss(row)
-        return [{"dataset_id": id, **item} for id, item in zip(ids, rows.items(), strict=True)]
+        return ids, rows
 
     def _position(self, idx: int | None) -> int:
         if idx is None:
