@@ -2,65 +2,53 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <limits>
 #include <vector>
 
+#include "zephon/blend_routes.hpp"
+
 namespace zephon {
+namespace {
+
+// Below so many groups, or steps, looking at every dataset costs less than
+// finding out which need not be looked at.
+constexpr std::size_t few_groups = 24;
+constexpr std::size_t few_steps = 256;
+
+}  // namespace
 
 template <typename Id>
 void blend_weighted(std::span<const double> weights, std::span<Id> ids,
-                    std::span<std::int64_t> samples, std::span<std::int64_t> counts) noexcept {
-  for (std::size_t step = 0; step < ids.size(); ++step) {
-    const double position = std::max(static_cast<double>(step), 1.0);
-    std::size_t best = 0;
-    double best_error = weights[0] * position - static_cast<double>(counts[0]);
-    for (std::size_t dataset = 1; dataset < weights.size(); ++dataset) {
-      const double error = weights[dataset] * position - static_cast<double>(counts[dataset]);
-      if (error > best_error) {
-        best_error = error;
-        best = dataset;
-      }
-    }
-    ids[step] = static_cast<Id>(best);
-    samples[step] = counts[best]++;
-  }
+                    std::span<std::int64_t> samples, std::span<std::int64_t> counts) {
+  const BlendOutput<Id> out{ids, samples, counts};
+  if (ids.size() < few_steps) return blend_plainly(weights, {}, out);
+  const auto first = weights.begin();
+  const bool all_equal = std::all_of(first, weights.end(), [&](double w) { return w == *first; });
+  if (!all_equal && blend_in_stretches(weights, out)) return;
+  if (!all_equal && weights.size() < few_groups) return blend_plainly(weights, {}, out);
+  GroupedBlend(weights, {}, ids.size()).run(out);
 }
 
 template <typename Id>
 void blend_exhaustively(std::span<const std::int64_t> sizes, std::span<Id> ids,
                         std::span<std::int64_t> samples, std::span<std::int64_t> counts) {
-  std::vector<double> weights(sizes.size());
-  std::vector<std::size_t> left(sizes.size());
+  const BlendOutput<Id> out{ids, samples, counts};
   const double total = static_cast<double>(ids.size());
+  std::vector<double> weights(sizes.size());
   for (std::size_t dataset = 0; dataset < sizes.size(); ++dataset) {
     weights[dataset] = static_cast<double>(sizes[dataset]) / total;
-    left[dataset] = dataset;
   }
-  for (std::size_t step = 0; step < ids.size(); ++step) {
-    const double position = std::max(static_cast<double>(step), 1.0);
-    std::size_t best = 0;
-    double best_error = -std::numeric_limits<double>::infinity();
-    for (std::size_t slot = 0; slot < left.size(); ++slot) {
-      const std::size_t dataset = left[slot];
-      const double error = weights[dataset] * position - static_cast<double>(counts[dataset]);
-      if (error > best_error) {
-        best_error = error;
-        best = slot;
-      }
-    }
-    const std::size_t dataset = left[best];
-    ids[step] = static_cast<Id>(dataset);
-    samples[step] = counts[dataset]++;
-    if (counts[dataset] == sizes[dataset]) {
-      left.erase(left.begin() + static_cast<std::ptrdiff_t>(best));
-    }
+  if (ids.size() < few_steps) return blend_plainly<Id>(weights, sizes, out);
+  GroupedBlend grouped(weights, sizes, ids.size());
+  if (grouped.groups() > 1 && sizes.size() < few_groups) {
+    return blend_plainly<Id>(weights, sizes, out);
   }
+  grouped.run(out);
 }
 
 template void blend_weighted(std::span<const double>, std::span<std::int16_t>,
-                             std::span<std::int64_t>, std::span<std::int64_t>) noexcept;
+                             std::span<std::int64_t>, std::span<std::int64_t>);
 template void blend_weighted(std::span<const double>, std::span<std::int32_t>,
-                             std::span<std::int64_t>, std::span<std::int64_t>) noexcept;
+                             std::span<std::int64_t>, std::span<std::int64_t>);
 template void blend_exhaustively(std::span<const std::int64_t>, std::span<std::int16_t>,
                                  std::span<std::int64_t>, std::span<std::int64_t>);
 template void blend_exhaustively(std::span<const std::int64_t>, std::span<std::int32_t>,

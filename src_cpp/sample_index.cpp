@@ -39,9 +39,13 @@ std::int64_t count_samples(std::int64_t tokens, std::int64_t sequence_length, st
 
 bool all_within(std::span<const std::int32_t> values, std::int32_t low,
                 std::int32_t high) noexcept {
-  bool within = true;
-  for (const std::int32_t value : values) within &= (value >= low) & (value <= high);
-  return within;
+  std::int32_t least = high;
+  std::int32_t greatest = low;
+  for (const std::int32_t value : values) {
+    least = value < least ? value : least;
+    greatest = value > greatest ? value : greatest;
+  }
+  return values.empty() || (least >= low && greatest <= high);
 }
 
 std::int64_t count_tokens(std::span<const std::int32_t> sizes,

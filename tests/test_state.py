@@ -11,19 +11,32 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from zephon import state
-from zephon.cursor import LaneCursor, check_tokens
+from zephon.cursor import DocumentCursor, Dropped, LaneCursor, check_tokens
 from zephon.errors import ConfigTypeError, StateError
 
 BADFILES = Path(__file__).parent / "data" / "badfiles"
 SIZE = {"format": "memory", "documents": 10, "shards": 1, "bytes": 800}
 
+COUNTS = st.integers(0, 2**40)
 CURSORS = st.builds(
-    lambda draw, token, empty, check: LaneCursor(draw, token, empty, check if token else b""),
-    st.integers(0, 2**62),
-    st.integers(0, 2**40),
-    st.integers(0, 2**40),
+    lambda documents, rows, window, shuffled, check: LaneCursor(
+        documents, rows, window, shuffled, check if documents.token or rows or shuffled else b""
+    ),
+    st.builds(
+        DocumentCursor,
+        st.integers(0, 2**62),
+        COUNTS,
+        st.builds(Dropped, COUNTS, COUNTS, COUNTS, COUNTS),
+    ),
+    COUNTS,
+    COUNTS,
+    COUNTS,
     st.binary(min_size=8, max_size=8),
 )
+
+
+def cursor(draw: int, token: int = 0, check: bytes = b"") -> LaneCursor:
+    return LaneCursor(DocumentCursor(draw, token, Dropped(1, 2, 30)), _evidence=check)
 
 
 def sample(lanes: int = 2) -> state.StreamState:
@@ -34,7 +47,7 @@ def sample(lanes: int = 2) -> state.StreamState:
             state.SourceState("b", b"abcdefgh", 2**30, SIZE),
         ),
         5,
-        (LaneCursor(3, 17, 1, b"checksum"),) + (LaneCursor(4),) * (lanes - 1),
+        (cursor(3, 17, b"checksum"),) + (cursor(4),) * (lanes - 1),
     )
 
 
@@ -43,11 +56,11 @@ def key(value: state.StreamState) -> tuple[Any, ...]:
     return value, [cursor.check for cursor in value.cursors]
 
 
-@given(st.lists(CURSORS, min_size=1, max_size=20), st.integers(0, 2**62))
+@given(st.lists(CURSORS, min_size=1, max_size=20), st.integers(0, 2**62), COUNTS)
 def test_a_state_survives_its_bytes_and_has_only_one_encoding(
-    cursors: list[LaneCursor], delivered: int
+    cursors: list[LaneCursor], delivered: int, passes: int
 ) -> None:
-    before = replace(sample(), cursors=tuple(cursors), delivered=delivered)
+    before = replace(sample(), cursors=tuple(cursors), delivered=delivered, passes=passes)
     data = state.encode(before)
     assert key(state.decode(data)) == key(before)
     assert state.encode(state.decode(data)) == data
@@ -73,7 +86,13 @@ def test_cutting_anywhere_or_adding_a_byte_is_noticed() -> None:
 
 def test_the_size_does_not_depend_on_the_position_and_keeps_to_its_budget() -> None:
     lanes = 512
-    far = LaneCursor(2**48, 2**31, 2**30, b"checksum")
+    far = LaneCursor(
+        DocumentCursor(2**46, 2**31, Dropped(2**32, 2**32, 2**40, 2**31)),
+        2**20,
+        2**32,
+        2**20,
+        b"checksum",
+    )
     value = replace(sample(lanes), cursors=(far,) * lanes, delivered=2**60)
     names = len(state._json([{"name": s.name, **s.size} for s in value.sources]))
     assert len(state.encode(value)) - names <= 64 * lanes + 24 * 2 + 2048
@@ -155,16 +174,65 @@ def test_the_same_stream_is_accepted() -> None:
 
 def test_describe_tells_position_sources_and_options() -> None:
     text = state.describe(state.encode(sample(20)))
-    assert "delivered: 5 lane-batches over 20 lanes" in text
+    assert "delivered: 5 lane-batches over 20 lanes, in pass 1" in text
     assert "a: 75.0000% of documents, 10 documents in 1 shards, 800 bytes, memory" in text
-    assert "lane 0: document 3, token 17; 1 empty documents left out" in text
+    assert "lane 0: document 3, token 17; left out 1 empty and 2 oversized documents" in text
+    window = replace(sample(), cursors=(LaneCursor(DocumentCursor(8), 5, 2, 7, b"checksum"),))
+    assert "document 8, token 0, row 5 of its window, 7 of the shuffle" in state.describe(
+        state.encode(window)
+    )
     assert "and 4 more lanes" in text
     assert '"seed": 7' in text
 
 
 def test_the_check_of_a_cursor_depends_on_values_and_not_on_their_type() -> None:
     values = [1, 5, 70]
-    checks = {check_tokens(np.array(values, t)) for t in (np.uint16, np.int32, np.int64)}
+    checks = {check_tokens((np.array(values, t),)) for t in (np.uint16, np.int32, np.int64)}
     assert len(checks) == 1
-    assert LaneCursor(0, 3, 0, np.array(values, np.int32)).check in checks
-    assert check_tokens(np.array([1, 5, 71])) not in checks
+    halves = (np.array(values[:1], np.int32), np.array(values[1:], np.uint16))
+    assert LaneCursor(DocumentCursor(0, 3), _evidence=halves).check in checks
+    assert check_tokens((np.array([1, 5, 71]),)) not in checks
+
+
+def parts_of(whole: state.StreamState, ranks: int) -> list[bytes]:
+    """What each rank would give: its own lanes, and nonsense for the others."""
+    return [
+        state.encode(
+            replace(
+                whole,
+                cursors=tuple(
+                    c if (lane - whole.delivered) % ranks == rank else LaneCursor()
+                    for lane, c in enumerate(whole.cursors)
+                ),
+                part=(rank, ranks),
+            )
+        )
+        for rank in range(ranks)
+    ]
+
+
+@pytest.mark.parametrize("ranks", [1, 2, 4])
+def test_the_parts_of_all_ranks_make_the_whole_state(ranks: int) -> None:
+    whole = replace(sample(4), cursors=tuple(cursor(7 * lane) for lane in range(4)), delivered=9)
+    parts = parts_of(whole, ranks)
+    assert state.merge(parts) == state.encode(whole)
+    assert state.merge([*parts[::-1], parts[0]]) == state.encode(whole)
+
+
+def test_parts_that_do_not_belong_together_are_refused() -> None:
+    whole = sample(4)
+    parts = parts_of(whole, 4)
+    with pytest.raises(StateError, match="no parts of a state to merge"):
+        state.merge([])
+    with pytest.raises(StateError, match="of 4 ranks these gave no part: 1, 3"):
+        state.merge([parts[0], parts[2]])
+    with pytest.raises(StateError, match="runs of different sizes, one is of 4 ranks"):
+        state.merge([parts[0], parts_of(whole, 2)[1]])
+    with pytest.raises(StateError, match="rank 1 stands behind lane-batch 6 .* rank 0 behind 5"):
+        state.merge([parts[0], parts_of(replace(whole, delivered=6), 4)[1]])
+    with pytest.raises(StateError, match="rank 2 gave two different parts"):
+        state.merge([*parts, parts_of(replace(whole, cursors=(cursor(9),) * 4), 4)[2]])
+    with pytest.raises(StateError, match="the state is of another stream"):
+        state.merge([parts[0], parts_of(replace(whole, options={}), 4)[1]])
+    with pytest.raises(StateError, match="whole states of different positions"):
+        state.merge([state.encode(whole), state.encode(replace(whole, delivered=6))])

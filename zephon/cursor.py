@@ -1,47 +1,119 @@
-"""The position of one lane: what its stream can be continued from."""
+"""The position of one lane: what its stream can be continued from.
+
+A lane's rows come out of windows: a packing window (some documents) and, with a
+shuffle, a shuffle window (some rows). A position is where the present windows
+began and how many of their rows were delivered. Restoring computes the windows
+again, so their content is never saved.
+"""
 
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 CHECK_TOKENS = 256
-"""How many delivered tokens of the open document a cursor vouches for."""
+"""How many delivered tokens of an open document a cursor vouches for."""
+
+Tokens = NDArray[np.integer[Any]]
 
 
 @dataclass(frozen=True, slots=True)
-class LaneCursor:
-    """The next token that a lane delivers, and what it left out so far.
+class Dropped:
+    """What was drawn and not delivered, by reason.
+
+    Attributes
+    ----------
+    empty : int
+        Documents without tokens.
+    oversized, oversized_tokens : int
+        Documents longer than a row, and their tokens.
+    tail_tokens : int
+        Tokens at the end of a lane that filled no row or no batch.
+    """
+
+    empty: int = 0
+    oversized: int = 0
+    oversized_tokens: int = 0
+    tail_tokens: int = 0
+
+    def __add__(self, other: Dropped) -> Dropped:
+        return Dropped(*(a + b for a, b in zip(self.counts(), other.counts(), strict=True)))
+
+    def counts(self) -> tuple[int, int, int, int]:
+        """The four counts in the order of the fields."""
+        return self.empty, self.oversized, self.oversized_tokens, self.tail_tokens
+
+
+@dataclass(frozen=True, slots=True)
+class DocumentCursor:
+    """The next token of a lane's documents.
 
     Attributes
     ----------
     draw : int
-        Draw of the document that the next token belongs to.
+        Draw of the document that the token belongs to.
     token : int
-        Tokens of that document that were delivered already.
-    empty : int
-        Documents without tokens that were drawn so far.
-    check : bytes
-        Eight bytes over the last delivered tokens of that document, if ``token``
-        is not 0. Restoring reads the document again and compares: a changed file,
-        tokenizer or function is noticed.
+        Tokens of that document that come before it.
+    dropped : Dropped
+        What was left out before it.
     """
 
     draw: int = 0
     token: int = 0
-    empty: int = 0
-    _tail: NDArray[np.integer[Any]] | bytes = field(default=b"", repr=False, compare=False)
+    dropped: Dropped = Dropped()
+
+
+@dataclass(frozen=True, slots=True)
+class LaneCursor:
+    """The next row of a lane.
+
+    Attributes
+    ----------
+    documents : DocumentCursor
+        Where the present packing window began.
+    rows : int
+        Rows of it that lie before the next row, or before the shuffle window.
+    window : int
+        Number of the present shuffle window.
+    shuffled : int
+        Rows of it that were delivered.
+    check : bytes
+        Eight bytes over delivered tokens that restoring comes across again (the
+        last delivered row of the window, or the end of what was delivered of the
+        open document), empty if there are none. A changed file, tokenizer or
+        function is noticed by them.
+    """
+
+    documents: DocumentCursor = DocumentCursor()
+    rows: int = 0
+    window: int = 0
+    shuffled: int = 0
+    _evidence: bytes | tuple[Tokens, ...] = field(default=b"", repr=False, compare=False)
 
     @property
     def check(self) -> bytes:
         """Computed when it is asked for, so that a batch does not pay for it."""
-        return self._tail if isinstance(self._tail, bytes) else check_tokens(self._tail)
+        if isinstance(self._evidence, bytes):
+            return self._evidence
+        return check_tokens(self._evidence)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether a window or a document has been begun, so that there is a check."""
+        return bool(self.documents.token or self.rows or self.shuffled)
+
+    def without_check(self) -> LaneCursor:
+        """The same place, taken on trust: what lies above it checks more."""
+        return replace(self, _evidence=b"")
 
 
-def check_tokens(tail: NDArray[np.integer[Any]]) -> bytes:
+def check_tokens(parts: tuple[Tokens, ...]) -> bytes:
     """Eight bytes over token ids, whatever integer type they have."""
-    return hashlib.blake2b(tail.astype("<i8").tobytes(), digest_size=8).digest()
+    digest = hashlib.blake2b(digest_size=8)
+    for part in parts:
+        digest.update(part.astype("<i8").tobytes())
+    return digest.digest()

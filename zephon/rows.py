@@ -8,7 +8,8 @@ segments, never from the value of a token.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -72,6 +73,29 @@ class Rows:
         """Tokens of one segment, without a copy."""
         start = int(self.start[segment])
         return self.buffers[int(self.buffer[segment])][start : start + int(self.length[segment])]
+
+    def row_tokens(self, row: int) -> tuple[NDArray[np.integer[Any]], ...]:
+        """Tokens of one row, segment by segment, without a copy."""
+        return tuple(
+            self.tokens(i) for i in range(int(self.splits[row]), int(self.splits[row + 1]))
+        )
+
+    def select(self, rows: NDArray[np.integer[Any]] | slice) -> Rows:
+        """Some of the rows, in the order given."""
+        begin, end = self.splits[:-1][rows], self.splits[1:][rows]
+        count = end - begin  # [rows]: segments of each
+        splits = np.concatenate(([0], np.cumsum(count))).astype(np.int64)
+        index = np.arange(splits[-1]) + np.repeat(begin - splits[:-1], count)
+        return replace(
+            self,
+            buffer=self.buffer[index],
+            start=self.start[index],
+            length=self.length[index],
+            offset=self.offset[index],
+            source=self.source[index],
+            row=self.row[index],
+            splits=splits,
+        )
 
     def cu_seqlens(
         self, *, shift: bool, include_padding: bool, fill: int
@@ -157,3 +181,37 @@ class Rows:
             **outputs,
         )
         return bad
+
+
+def concatenate(parts: Sequence[Rows]) -> Rows:
+    """Rows of one shape after each other, without masks."""
+    first = parts[0]
+    if len(parts) == 1:
+        return first
+    buffers: list[NDArray[np.integer[Any]]] = []
+    seen: dict[int, int] = {}  # a window that was cut into several parts gives its buffers once
+    buffer, splits = [], [np.zeros(1, dtype=np.int64)]
+    for part in parts:
+        moved = np.empty(len(part.buffers), dtype=np.int32)
+        for i, array in enumerate(part.buffers):
+            if id(array) not in seen:
+                seen[id(array)] = len(buffers)
+                buffers.append(array)
+            moved[i] = seen[id(array)]
+        buffer.append(moved[part.buffer])
+        splits.append(part.splits[1:] + splits[-1][-1])
+
+    def join(name: str) -> NDArray[np.int64]:
+        return np.concatenate([getattr(part, name) for part in parts])
+
+    return replace(
+        first,
+        buffers=tuple(buffers),
+        buffer=np.concatenate(buffer),
+        start=join("start"),
+        length=join("length"),
+        offset=join("offset"),
+        source=join("source"),
+        row=join("row"),
+        splits=np.concatenate(splits),
+    )

@@ -8,12 +8,14 @@ Layout, little endian::
     payload            sections, each: tag u8, length varint, content
     checksum 16 bytes  BLAKE2b over everything before it
 
-Sections of version 1, each once and in this order: ``1`` position (lanes and
-delivered lane-batches, varints), ``2`` options (canonical JSON), ``3`` sources
+Sections of version 1, each once and in this order: ``1`` position (lanes,
+delivered lane-batches and finished passes, varints), ``2`` options (canonical JSON), ``3`` sources
 (24 bytes each: digest of the name, digest of the content, integer weight),
-``4`` cursors (per lane: draw, token and empty documents as varints, and eight
-bytes of check if token is not 0), ``5`` names of the sources and their sizes
-(JSON, there so that a refusal can name what differs).
+``4`` cursors (per lane, varints: draw, token, rows, window, shuffled, and four
+counts of what was left out; then eight bytes of check if token, rows or shuffled
+is not 0), ``5`` names of the sources and their sizes (JSON, there so that a
+refusal can name what differs). The part of one of several ranks also has ``6``:
+its rank and their number, varints; :func:`merge` makes a state of all parts.
 
 There is one encoding of a state: equal states are equal bytes. Nothing is ever
 unpickled.
@@ -23,18 +25,18 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
-from zephon.cursor import LaneCursor
+from zephon.cursor import DocumentCursor, Dropped, LaneCursor
 from zephon.errors import ConfigTypeError, StateError
 
 MAGIC = b"\x93ZEPHON\n"
 VERSION = 1
 _HEADER = len(MAGIC) + 2 + 6
 _CHECKSUM = 16
-_POSITION, _OPTIONS, _SOURCES, _CURSORS, _NAMES = range(1, 6)
+_POSITION, _OPTIONS, _SOURCES, _CURSORS, _NAMES, _PART = range(1, 7)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,12 +75,18 @@ class StreamState:
         Lane-batches that the whole run has delivered.
     cursors : tuple of LaneCursor
         One for each lane.
+    passes : int
+        Finite passes that were finished before.
+    part : tuple of int or None
+        Rank and number of ranks, if these are the cursors of one rank's lanes only.
     """
 
     options: dict[str, Any]
     sources: tuple[SourceState, ...]
     delivered: int
     cursors: tuple[LaneCursor, ...]
+    passes: int = 0
+    part: tuple[int, int] | None = None
 
     @property
     def lanes(self) -> int:
@@ -90,25 +98,34 @@ def encode(state: StreamState) -> bytes:
     """The bytes of a state."""
     cursors = bytearray()
     for cursor in state.cursors:
-        for value in (cursor.draw, cursor.token, cursor.empty):
+        documents = cursor.documents
+        for value in (
+            documents.draw,
+            documents.token,
+            cursor.rows,
+            cursor.window,
+            cursor.shuffled,
+            *documents.dropped.counts(),
+        ):
             cursors += _varint(value)
-        if cursor.token:
+        if cursor.is_open:
             cursors += cursor.check
     sources = b"".join(
         _name_digest(source.name) + source.digest + source.weight.to_bytes(8, "little")
         for source in state.sources
     )
     names = [{"name": source.name, **source.size} for source in state.sources]
-    payload = b"".join(
-        bytes([tag]) + _varint(len(content)) + content
-        for tag, content in (
-            (_POSITION, _varint(state.lanes) + _varint(state.delivered)),
-            (_OPTIONS, _json(state.options)),
-            (_SOURCES, sources),
-            (_CURSORS, bytes(cursors)),
-            (_NAMES, _json(names)),
-        )
-    )
+    position = b"".join(map(_varint, (state.lanes, state.delivered, state.passes)))
+    sections = [
+        (_POSITION, position),
+        (_OPTIONS, _json(state.options)),
+        (_SOURCES, sources),
+        (_CURSORS, bytes(cursors)),
+        (_NAMES, _json(names)),
+    ]
+    if state.part is not None:
+        sections.append((_PART, b"".join(map(_varint, state.part))))
+    payload = b"".join(bytes([tag]) + _varint(len(content)) + content for tag, content in sections)
     head = MAGIC + VERSION.to_bytes(2, "little") + len(payload).to_bytes(6, "little")
     return head + payload + _checksum(head + payload)
 
@@ -150,12 +167,67 @@ def verify(state: StreamState, options: dict[str, Any], sources: tuple[SourceSta
         )
 
 
+def merge(parts: Sequence[bytes]) -> bytes:
+    """The state of a run from the local states of all its data-parallel ranks.
+
+    Parameters
+    ----------
+    parts : sequence of bytes
+        What ``Pipeline.local_state()`` returned on each rank behind the same
+        step, in any order. Several ranks of one data-parallel group may give the
+        same part.
+
+    Returns
+    -------
+    bytes
+        The same on every rank, whatever their number.
+
+    Raises
+    ------
+    StateError
+        A part is missing, of another stream, or behind another step.
+    """
+    states = [decode(part) for part in parts]
+    if not states:
+        raise StateError("no parts of a state to merge")
+    first = states[0]
+    if first.part is None:
+        if any(encode(state) != encode(first) for state in states):
+            raise StateError("the parts are whole states of different positions")
+        return encode(first)
+    ranks = first.part[1]
+    found: dict[int, StreamState] = {}
+    for state in states:
+        if state.part is None or state.part[1] != ranks:
+            raise StateError(f"the parts are of runs of different sizes, one is of {ranks} ranks")
+        verify(state, first.options, first.sources)
+        rank = state.part[0]
+        if (state.delivered, state.passes) != (first.delivered, first.passes):
+            raise StateError(
+                f"rank {rank} stands behind lane-batch {state.delivered} of pass {state.passes}, "
+                f"rank {first.part[0]} behind {first.delivered} of {first.passes}: save the state "
+                "behind the same step on every rank"
+            )
+        if rank in found and encode(found[rank]) != encode(state):
+            raise StateError(f"rank {rank} gave two different parts")
+        found[rank] = state
+    missing = [str(rank) for rank in range(ranks) if rank not in found]
+    if missing:
+        raise StateError(f"of {ranks} ranks these gave no part: {', '.join(missing)}")
+    # A rank owns every lane whose distance from the next lane-batch is its rank, modulo ranks.
+    cursors = tuple(
+        found[(lane - first.delivered) % ranks].cursors[lane] for lane in range(first.lanes)
+    )
+    return encode(replace(first, cursors=cursors, part=None))
+
+
 def describe(data: bytes) -> str:
     """What a state says, for people."""
     state = decode(data)
     lines = [
         f"zephon state, version {VERSION}, {len(data):,} bytes",
-        f"delivered: {state.delivered:,} lane-batches over {state.lanes:,} lanes",
+        f"delivered: {state.delivered:,} lane-batches over {state.lanes:,} lanes, in pass "
+        f"{state.passes + 1:,}",
         "sources:",
     ]
     total = sum(source.weight for source in state.sources)
@@ -167,9 +239,14 @@ def describe(data: bytes) -> str:
         )
     lines.append("options: " + json.dumps(state.options, sort_keys=True))
     for lane, cursor in enumerate(state.cursors[:16]):
+        documents = cursor.documents
+        place = f"document {documents.draw:,}, token {documents.token:,}"
+        if cursor.rows or cursor.shuffled:
+            place += f", row {cursor.rows:,} of its window, {cursor.shuffled:,} of the shuffle"
+        dropped = documents.dropped
         lines.append(
-            f"lane {lane}: document {cursor.draw:,}, token {cursor.token:,}; "
-            f"{cursor.empty:,} empty documents left out"
+            f"lane {lane}: {place}; left out {dropped.empty:,} empty and {dropped.oversized:,} "
+            "oversized documents"
         )
     if state.lanes > 16:
         lines.append(f"... and {state.lanes - 16:,} more lanes")
@@ -209,11 +286,14 @@ def _payload(data: bytes) -> bytes:
 
 def _parse(payload: bytes) -> StreamState:
     sections = dict(_sections(payload))
-    if list(sections) != [_POSITION, _OPTIONS, _SOURCES, _CURSORS, _NAMES]:
+    known = [_POSITION, _OPTIONS, _SOURCES, _CURSORS, _NAMES]
+    if list(sections) not in (known, [*known, _PART]):
         raise ValueError(f"sections {list(sections)}")
-    reader = _Reader(sections[_POSITION])
-    lanes, delivered = reader.varint(), reader.varint()
-    reader.finish()
+    lanes, delivered, passes = _varints(sections[_POSITION], 3)
+    part = None
+    if _PART in sections:
+        rank, ranks = _varints(sections[_PART], 2)
+        part = rank, ranks
     names = json.loads(sections[_NAMES])
     packed = sections[_SOURCES]
     if len(packed) != 24 * len(names):
@@ -228,10 +308,21 @@ def _parse(payload: bytes) -> StreamState:
     reader = _Reader(sections[_CURSORS])
     cursors = []
     for _ in range(lanes):
-        draw, token, empty = reader.varint(), reader.varint(), reader.varint()
-        cursors.append(LaneCursor(draw, token, empty, reader.take(8) if token else b""))
+        draw, token, rows, window, shuffled, *dropped = (reader.varint() for _ in range(9))
+        documents = DocumentCursor(draw, token, Dropped(*dropped))
+        check = reader.take(8) if token or rows or shuffled else b""
+        cursors.append(LaneCursor(documents, rows, window, shuffled, check))
     reader.finish()
-    return StreamState(json.loads(sections[_OPTIONS]), tuple(sources), delivered, tuple(cursors))
+    return StreamState(
+        json.loads(sections[_OPTIONS]), tuple(sources), delivered, tuple(cursors), passes, part
+    )
+
+
+def _varints(data: bytes, count: int) -> list[int]:
+    reader = _Reader(data)
+    values = [reader.varint() for _ in range(count)]
+    reader.finish()
+    return values
 
 
 def _sections(payload: bytes) -> Iterator[tuple[int, bytes]]:

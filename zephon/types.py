@@ -196,6 +196,8 @@ class SampleBatch:
         return to_training(self, **options)
 
     def _sample_id(self, rows: Rows, segment: int) -> tuple[int, int, int]:
+        if segment == len(rows.source) or rows.source[segment] < 0:
+            return -1, -1, -1  # a row of padding
         source, row = int(rows.source[segment]), int(rows.row[segment])
         return source, *self._datasets[source].sample_id(row)
 

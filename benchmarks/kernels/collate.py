@@ -70,9 +70,7 @@ def wrapped_batches(tokens: int, rng: np.random.Generator) -> list[Batch]:
     return batches
 
 
-def kernel_turn(
-    source: NDArray[Any], batches: list[Batch], ring: list[dict[str, NDArray[Any]]]
-) -> None:
+def kernel_turn(source: NDArray[Any], batches: list[Batch], ring: list[dict[str, Any]]) -> None:
     for i, batch in enumerate(batches):
         outside = collate_rows(
             [source],
@@ -90,9 +88,7 @@ def kernel_turn(
         assert outside is None
 
 
-def limit_turn(
-    source: NDArray[Any], batches: list[Batch], ring: list[dict[str, NDArray[Any]]]
-) -> None:
+def limit_turn(source: NDArray[Any], batches: list[Batch], ring: list[dict[str, Any]]) -> None:
     at = 0
     for i in range(len(batches)):
         outputs = ring[i % RING]
@@ -125,7 +121,7 @@ def main() -> None:
     for dtype in (np.uint16, np.int32):
         source = rng.integers(0, VOCABULARY, args.tokens, dtype=dtype)
         for label, names in OUTPUT_SETS.items():
-            ring = [
+            ring: list[dict[str, Any]] = [
                 {
                     n: np.zeros((ROWS, WIDTH), bool if n == "padding_mask" else np.int64)
                     for n in names

@@ -13,10 +13,12 @@ namespace zephon {
 //
 // ids and samples have one entry per step; counts one per weight, zero on entry
 // and the number of draws on return. weights is not empty, finite, >= 0, and its
-// last index fits Id. Deterministic; nothing is allocated.
+// last index fits Id. The steps are the same whichever route of blend_routes.hpp
+// computes them. Allocates some numbers per dataset before the first step, and
+// can throw std::bad_alloc only then.
 template <typename Id>
 void blend_weighted(std::span<const double> weights, std::span<Id> ids,
-                    std::span<std::int64_t> samples, std::span<std::int64_t> counts) noexcept;
+                    std::span<std::int64_t> samples, std::span<std::int64_t> counts);
 
 // The same rule with weight = size / total, among the datasets that have a
 // sample left: each is drawn exactly `size` times. ids and samples have `total`
@@ -26,8 +28,12 @@ void blend_exhaustively(std::span<const std::int64_t> sizes, std::span<Id> ids,
                         std::span<std::int64_t> samples, std::span<std::int64_t> counts);
 
 extern template void blend_weighted(std::span<const double>, std::span<std::int16_t>,
-                                    std::span<std::int64_t>, std::span<std::int64_t>) noexcept;
+                                    std::span<std::int64_t>, std::span<std::int64_t>);
 extern template void blend_weighted(std::span<const double>, std::span<std::int32_t>,
-                                    std::span<std::int64_t>, std::span<std::int64_t>) noexcept;
+                                    std::span<std::int64_t>, std::span<std::int64_t>);
+extern template void blend_exhaustively(std::span<const std::int64_t>, std::span<std::int16_t>,
+                                        std::span<std::int64_t>, std::span<std::int64_t>);
+extern template void blend_exhaustively(std::span<const std::int64_t>, std::span<std::int32_t>,
+                                        std::span<std::int64_t>, std::span<std::int64_t>);
 
 }  // namespace zephon

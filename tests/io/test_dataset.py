@@ -6,12 +6,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from zephon.megatron.builder import IndexedDatasetBuilder
 
 import zephon
 from zephon.block import RecordDocuments, TokenDocuments
 from zephon.errors import ConfigError, ConfigTypeError, DataError
 from zephon.io import Dataset, InMemoryShard
+from zephon.megatron.builder import IndexedDatasetBuilder
 
 WriteJsonl = Callable[..., Path]
 

@@ -4,10 +4,11 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from oracles import blending as oracle
 
+from oracles import blending as oracle
 from zephon._native.helpers_cpp import (
     build_blending_indices,
+    build_blending_indices_counted,
     build_blending_indices_int32,
     build_exhaustive_blending_indices,
     build_exhaustive_blending_indices_int32,
@@ -35,6 +36,27 @@ def test_blend_is_that_of_the_definition(weights, size, total):
     if total is not None and sum(weights) > 0:
         weights = [min(w / sum(weights) * total, 1e300) for w in weights]
     assert blend_lists(weights, size) == oracle.weighted(weights, size)
+
+
+@given(
+    st.integers(1, 200),
+    st.sampled_from([1, 3, 1000]),
+    st.integers(0, 2**32 - 1),
+    st.integers(250, 900),
+    st.sampled_from([1.0, 1.0, 0.6, 1.7]),
+)
+def test_blend_of_many_datasets_is_that_of_the_definition(datasets, kinds, seed, size, total):
+    # One, three or many different weights among up to two hundred.
+    random = np.random.default_rng(seed)
+    weights = random.lognormal(0, 2, kinds)[random.integers(0, kinds, datasets)]
+    weights *= total / weights.sum()
+    assert blend_lists(weights, size) == oracle.weighted(weights.tolist(), size)
+
+
+@given(st.integers(1, 60), st.integers(1, 30), st.integers(0, 2**32 - 1))
+def test_exhaustive_blend_of_many_datasets_is_that_of_the_definition(datasets, largest, seed):
+    sizes = np.random.default_rng(seed).integers(1, largest, datasets, endpoint=True).tolist()
+    assert tuple(array.tolist() for array in exhaust(sizes)) == oracle.exhaustive(sizes)
 
 
 @given(st.lists(st.floats(0, 1e308), min_size=1, max_size=5), st.integers(0, 50))
@@ -74,6 +96,21 @@ def test_many_datasets_fit_a_32_bit_index():
         result[1][np.argsort(result[0], kind="stable")],
         np.searchsorted(np.sort(result[0]), np.arange(40000)),
     ))  # fmt: skip
+
+
+@given(
+    st.integers(1, 90), st.integers(0, 700), st.integers(0, 2**32 - 1),
+    st.sampled_from([np.int16, np.int32]),
+)  # fmt: skip
+def test_draws_of_each_dataset_are_returned_on_request(datasets, size, seed, dtype):
+    weights = np.random.default_rng(seed).dirichlet(np.ones(datasets))
+    ids = np.zeros(size, dtype)
+    samples = np.zeros(size, np.int64)
+    counts = build_blending_indices_counted(ids, samples, weights, datasets, size, False)
+    np.testing.assert_array_equal(counts, np.bincount(ids, minlength=datasets))
+    expected = blend(weights, size)
+    np.testing.assert_array_equal(ids, expected[0])
+    np.testing.assert_array_equal(samples, expected[1])
 
 
 def test_strided_outputs_are_written_in_place():

@@ -10,7 +10,7 @@ from types import ModuleType
 import pytest
 
 import zephon.megatron
-from zephon.megatron import compile_helper
+from zephon.megatron import compile_helper, helpers
 
 SIX = (
     "build_sample_idx_int32",
@@ -143,6 +143,11 @@ def test_importing_the_helpers_does_not_load_torch():
 def test_unknown_name_is_an_attribute_error():
     with pytest.raises(AttributeError, match=r"'zephon\.megatron' has no attribute 'nothing'"):
         _ = zephon.megatron.nothing
+
+
+def test_helpers_module_has_the_same_functions():
+    for name in SIX:
+        assert getattr(helpers, name) is getattr(compile_helper(), name)
 
 
 def test_public_names_are_listed_and_load():

@@ -159,6 +159,7 @@ BASE = {
         ({"document_idx": [0, 3]}, ValueError, r"document_idx\[1\] is 3, but there are 3 sizes"),
         ({"document_idx": [0, -1]}, ValueError, r"document_idx\[1\] is -1, but there are 3 s"),
         ({"document_idx": []}, ValueError, "is 18, but .* hold 0 tokens"),
+        ({"document_idx": np.array(0)}, ValueError, "document_idx must have one dimension"),
         ({"document_idx": np.zeros(3)}, TypeError, "document_idx must hold integers"),
         ({"seq_length": 1}, ValueError, "seq_length must be from 2 to 2147483647, got 1"),
         ({"seq_length": 2**31}, ValueError, "seq_length must be from 2"),
@@ -181,6 +182,25 @@ def test_argument_that_cannot_work_is_named(change, error, message):
     for build in (build_sample_idx_int32, build_sample_idx_int64):
         with pytest.raises(error, match=message):
             build(**{**BASE, **change})
+
+
+def test_more_positions_than_32_bits_count_are_refused_at_once():
+    positions = np.broadcast_to(np.int32(0), 2**31)
+    with pytest.raises(ValueError, match="document_idx has 2147483648 entries, .*_int64"):
+        build_sample_idx_int32([1], positions, 2, 2**30, 2, True, 0)
+
+
+def test_claim_far_beyond_the_content_allocates_nothing():
+    sizes = np.zeros(100_000, np.int32)
+    sizes[0] = 2**31 - 1
+    documents = np.arange(100_000, dtype=np.int32)
+    with pytest.raises(ValueError, match=r"is \d{15}, but the documents .* hold 2147483647 tokens"):
+        build_sample_idx_int32(sizes, documents, 2, 1, 200_000 * 10**9, True, 0)
+
+
+def test_long_documents_have_many_rows():
+    rows = build_sample_idx_int32([100_001], [0], 2, 1, 100_001, True, 1)
+    np.testing.assert_array_equal(rows[:, 1], np.arange(50_001) * 2)
 
 
 def test_arguments_have_no_defaults():

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from oracles import sentence_mapping as oracle
 
+from oracles import sentence_mapping as oracle
 from zephon._native import sentence_mapping
 from zephon._native.helpers_cpp import build_blocks_mapping, build_mapping
 

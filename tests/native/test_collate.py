@@ -64,7 +64,7 @@ class Case:
 
     def run(self, wanted: tuple[str, ...] = OUTPUTS, **more: Any) -> dict[str, NDArray[Any]]:
         """The wanted outputs, each checked not to have been written beside its rows."""
-        framed = {
+        framed: dict[str, Any] = {
             name: np.full(
                 (len(self.rows) + 2, self.width()),
                 UNWRITTEN,
@@ -73,7 +73,7 @@ class Case:
             for name in wanted
             if self.shift or name != "labels"
         }
-        outputs = {name: frame[1:-1] for name, frame in framed.items()}
+        outputs: dict[str, Any] = {name: frame[1:-1] for name, frame in framed.items()}
         assert collate_rows(**{**self.table(), **more}, **outputs) is None
         for frame in framed.values():
             assert (frame[[0, -1]] == UNWRITTEN).all()
@@ -82,9 +82,10 @@ class Case:
 
 @st.composite
 def cases(draw: st.DrawFn, shift: bool | None = None) -> Case:
-    buffers, masks = [], []
+    buffers: list[NDArray[Any]] = []
+    masks: list[NDArray[Any] | None] = []
     for _ in range(draw(st.integers(1, 3))):
-        dtype = np.dtype(draw(st.sampled_from(DTYPES)))
+        dtype: np.dtype[Any] = np.dtype(draw(st.sampled_from(DTYPES)))
         info = np.iinfo(dtype)
         ids = st.one_of(
             st.integers(0, min(info.max, 60_000)),
@@ -189,7 +190,7 @@ def test_a_segment_changes_nothing_but_its_own_inputs_and_the_labels_that_are_it
             case.seg_buffer, case.seg_start, case.segments(), strict=True
         )
     ]
-    own = {
+    own: dict[str, Any] = {
         "buffers": buffers,
         "seg_buffer": np.arange(len(buffers), dtype=np.int32),
         "seg_start": np.zeros(len(buffers), np.int64),

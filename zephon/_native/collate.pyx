@@ -85,9 +85,11 @@ cdef extern from "zephon/collate.hpp" namespace "zephon" nogil:
         const CollateOutputs&) noexcept
 
 
-cdef frozenset _SIGNED = frozenset("bhilq")
-cdef frozenset _UNSIGNED = frozenset("BHILQ")
-cdef frozenset _MASK = frozenset("B?")
+cdef enum Kind:
+    OTHER = 0
+    SIGNED = 1
+    UNSIGNED = 2  # uint8 is also a mask
+    BOOL = 4
 
 
 cdef class _Array:
@@ -95,7 +97,6 @@ cdef class _Array:
 
     cdef Py_buffer view
     cdef bint held
-    cdef str kind  # its format character; byte-swapped and structured ones keep their prefix
 
     def __cinit__(self):
         self.held = False
@@ -104,53 +105,86 @@ cdef class _Array:
         if self.held:
             PyBuffer_Release(&self.view)
 
+    cdef const char* format(self) noexcept:
+        """Its format, without a prefix for the machine's own byte order."""
+        cdef const char* text = self.view.format
+        if text == NULL:
+            return b"B"
+        # NumPy marks misaligned arrays by "=".
+        return text + 1 if text[0] == b"=" or text[0] == b"@" else text
+
+    cdef int kind(self) noexcept:
+        cdef const char* text = self.format()
+        cdef char code = text[0]
+        if code == 0 or text[1] != 0:
+            return OTHER  # structured or byte-swapped
+        if code == b"b" or code == b"h" or code == b"i" or code == b"l" or code == b"q":
+            return SIGNED
+        if code == b"B" or code == b"H" or code == b"I" or code == b"L" or code == b"Q":
+            return UNSIGNED
+        return BOOL if code == b"?" else OTHER
+
     cdef str describe(self):
         cdef Py_ssize_t i
-        bits = 8 * self.view.itemsize
-        if self.kind in _SIGNED:
-            dtype = f"int{bits}"
-        elif self.kind in _UNSIGNED:
-            dtype = f"uint{bits}"
+        cdef str text = (<bytes> self.format()).decode()
+        floats = {"e": "float16", "f": "float32", "d": "float64"}
+        stem = {SIGNED: "int", UNSIGNED: "uint"}.get(self.kind())
+        if stem is not None:
+            text = f"{stem}{8 * self.view.itemsize}"
+        elif self.kind() == BOOL:
+            text = "bool"
         else:
-            dtype = {"?": "bool", "e": "float16", "f": "float32", "d": "float64"}.get(
-                self.kind, f"format {self.kind!r}")
-        return f"{dtype} {[self.view.shape[i] for i in range(self.view.ndim)]}"
+            text = floats.get(text, f"format {text!r}")
+        return f"{text} {[self.view.shape[i] for i in range(self.view.ndim)]}"
 
 
-cdef _Array _borrow(object value, str name, str dtype, frozenset kinds, Py_ssize_t itemsize,
-                    list shape, bint writable):
-    """Check ``value`` against dtype and shape; -1 in ``shape`` and itemsize 0 mean any."""
+cdef str _label(str name, Py_ssize_t number):
+    return name if number < 0 else f"{name}[{number}]"
+
+
+cdef _Array _borrow(object value, str name, str dtype, int kinds, Py_ssize_t itemsize, int ndim,
+                    int64_t first, int64_t second=0, bint writable=False, Py_ssize_t number=-1):
+    """Check an argument and borrow its memory.
+
+    ``first`` and ``second`` are its ``ndim`` dimensions; there and for ``itemsize`` -1
+    means any. ``number`` is the place of the array in the sequence ``name``.
+    """
     cdef _Array array = _Array()
-    cdef Py_ssize_t i
-    cdef bint fits
+    cdef Py_buffer* view = &array.view
     try:
-        PyObject_GetBuffer(value, &array.view, PyBUF_FORMAT | PyBUF_STRIDES)
+        PyObject_GetBuffer(value, view, PyBUF_FORMAT | PyBUF_STRIDES)
     except (BufferError, TypeError, ValueError) as error:
-        raise TypeError(f"{name} must be {dtype}, got {type(value).__name__}") from error
+        raise TypeError(
+            f"{_label(name, number)} must be {dtype}, got {type(value).__name__}") from error
     array.held = True
-    array.kind = (<bytes> array.view.format).decode() if array.view.format != NULL else "B"
-    if array.kind[:1] in ("=", "@"):  # the machine's own byte order; NumPy marks misaligned ones
-        array.kind = array.kind[1:]
-    if array.kind not in kinds or (itemsize != 0 and array.view.itemsize != itemsize):
-        raise TypeError(f"{name} must be {dtype}, got {array.describe()}")
-    fits = array.view.ndim == len(shape)
-    if fits:
-        for i in range(array.view.ndim):
-            fits = fits and (shape[i] == -1 or shape[i] == array.view.shape[i])
-    if not fits:
-        expected = ", ".join("any" if size == -1 else str(size) for size in shape)
-        raise ValueError(f"{name} must have shape [{expected}], got {array.describe()}")
-    if not PyBuffer_IsContiguous(&array.view, b"C"):
-        raise ValueError(f"{name} must be C-contiguous, got strided {array.describe()}")
-    if <uintptr_t> array.view.buf % <uintptr_t> array.view.itemsize != 0:
-        raise ValueError(f"{name} must be aligned to its {array.view.itemsize} byte items")
-    if writable and array.view.readonly:
-        raise ValueError(f"{name} must be writable, got a read-only array")
+    if not array.kind() & kinds or (itemsize != -1 and view.itemsize != itemsize):
+        raise TypeError(f"{_label(name, number)} must be {dtype}, got {array.describe()}")
+    if (
+        view.ndim != ndim
+        or (first != -1 and view.shape[0] != first)
+        or (ndim == 2 and second != -1 and view.shape[1] != second)
+    ):
+        shape = ", ".join("any" if n == -1 else str(n) for n in (first, second)[:ndim])
+        raise ValueError(
+            f"{_label(name, number)} must have shape [{shape}], got {array.describe()}")
+    if not PyBuffer_IsContiguous(view, b"C"):
+        raise ValueError(
+            f"{_label(name, number)} must be C-contiguous, got strided {array.describe()}")
+    if <uintptr_t> view.buf % <uintptr_t> view.itemsize != 0:
+        raise ValueError(
+            f"{_label(name, number)} must be aligned to its {view.itemsize} byte items")
+    if writable and view.readonly:
+        raise ValueError(f"{_label(name, number)} must be writable, got a read-only array")
     return array
 
 
-cdef _Array _int64(object value, str name, list shape, bint writable=False):
-    return _borrow(value, name, "an int64 array", _SIGNED, 8, shape, writable)
+cdef _Array _int64(object value, str name, int64_t size):
+    return _borrow(value, name, "an int64 array", SIGNED, 8, 1, size)
+
+
+cdef _Array _mask(object value, str name, int64_t size, Py_ssize_t number=-1):
+    return _borrow(value, name, "a uint8 or bool array", UNSIGNED | BOOL, 1, 1, size, 0,
+                   False, number)
 
 
 cdef int64_t _integer(object value, str name, int64_t low, int64_t high) except? -1:
@@ -193,16 +227,15 @@ cdef SegmentTable _table(_Array length, _Array row_splits, int64_t row_length,
     return table
 
 
-cdef TokenType _token_type(_Array array) except *:
-    if array.kind in _SIGNED:
-        if array.view.itemsize == 1:
-            return TokenType.int8
-        if array.view.itemsize == 2:
-            return TokenType.int16
-        return TokenType.int32 if array.view.itemsize == 4 else TokenType.int64
+cdef TokenType _token_type(_Array array) noexcept:
+    cdef bint signed = array.kind() == SIGNED
     if array.view.itemsize == 1:
-        return TokenType.uint8
-    return TokenType.uint16 if array.view.itemsize == 2 else TokenType.uint32
+        return TokenType.int8 if signed else TokenType.uint8
+    if array.view.itemsize == 2:
+        return TokenType.int16 if signed else TokenType.uint16
+    if array.view.itemsize == 4:
+        return TokenType.int32 if signed else TokenType.uint32
+    return TokenType.int64
 
 
 cdef TokenBuffer _token_buffer(object tokens, object loss_mask, Py_ssize_t i, list held) except *:
@@ -210,8 +243,8 @@ cdef TokenBuffer _token_buffer(object tokens, object loss_mask, Py_ssize_t i, li
     cdef str dtype = "an int8 to int64 or uint8 to uint32 array"
     cdef TokenBuffer buffer
     cdef _Array array = _borrow(
-        tokens, f"buffers[{i}]", dtype, _SIGNED | _UNSIGNED, 0, [-1], False)
-    if array.view.itemsize == 8 and array.kind in _UNSIGNED:
+        tokens, "buffers", dtype, SIGNED | UNSIGNED, -1, 1, -1, 0, False, i)
+    if array.view.itemsize == 8 and array.kind() == UNSIGNED:
         raise TypeError(f"buffers[{i}] must be {dtype}, got {array.describe()}")
     held.append(array)
     buffer.tokens = array.view.buf
@@ -219,17 +252,17 @@ cdef TokenBuffer _token_buffer(object tokens, object loss_mask, Py_ssize_t i, li
     buffer.type = _token_type(array)
     buffer.loss_mask = NULL
     if loss_mask is not None:
-        array = _borrow(loss_mask, f"loss_mask[{i}]", "a uint8 or bool array", _MASK, 1,
-                        [buffer.size], False)
+        array = _mask(loss_mask, "loss_mask", buffer.size, i)
         held.append(array)
         buffer.loss_mask = <const uint8_t*> array.view.buf
     return buffer
 
 
-cdef int64_t* _output(object value, str name, list shape, list held) except? NULL:
+cdef int64_t* _output(object value, str name, int64_t rows, int64_t width,
+                      list held) except? NULL:
     if value is None:
         return NULL
-    cdef _Array array = _int64(value, name, shape, True)
+    cdef _Array array = _borrow(value, name, "an int64 array", SIGNED, 8, 2, rows, width, True)
     held.append(array)
     return <int64_t*> array.view.buf
 
@@ -292,8 +325,8 @@ def collate_rows(
     cdef OutsideVocabulary outside
     cdef vector[TokenBuffer] token_buffers
     cdef _Array a_length, a_splits, a_buffer, a_start, array
-    cdef list held = [], shape
-    cdef int64_t i
+    cdef list held = []
+    cdef int64_t i, width
 
     options.row_length = _integer(row_length, "row_length", 1, INT32_MAX)
     options.shift = shift
@@ -301,18 +334,16 @@ def collate_rows(
     options.ignore_index = _integer(ignore_index, "ignore_index", INT64_MIN, INT64_MAX)
     options.vocab_size = _integer(vocab_size, "vocab_size", 0, INT64_MAX)
 
-    a_length = _int64(seg_length, "seg_length", [-1])
-    a_splits = _int64(row_splits, "row_splits", [-1])
+    a_length = _int64(seg_length, "seg_length", -1)
+    a_splits = _int64(row_splits, "row_splits", -1)
     table = _table(a_length, a_splits, options.row_length, "row_length")
-    a_buffer = _borrow(seg_buffer, "seg_buffer", "an int32 array", _SIGNED, 4,
-                       [table.segments], False)
-    a_start = _int64(seg_start, "seg_start", [table.segments])
+    a_buffer = _borrow(seg_buffer, "seg_buffer", "an int32 array", SIGNED, 4, 1, table.segments)
+    a_start = _int64(seg_start, "seg_start", table.segments)
     sources.buffer = <const int32_t*> a_buffer.view.buf
     sources.start = <const int64_t*> a_start.view.buf
     sources.mask_starts = NULL
     if mask_start is not None:
-        array = _borrow(mask_start, "mask_start", "a uint8 or bool array", _MASK, 1,
-                        [table.segments], False)
+        array = _mask(mask_start, "mask_start", table.segments)
         held.append(array)
         sources.mask_starts = <const uint8_t*> array.view.buf
 
@@ -339,15 +370,15 @@ def collate_rows(
 
     if labels is not None and not shift:
         raise ValueError("labels must be None without shift: they are the shifted tokens")
-    shape = [table.rows, options.row_length - 1 if shift else options.row_length]
-    outputs.input_ids = _output(input_ids, "input_ids", shape, held)
-    outputs.labels = _output(labels, "labels", shape, held)
-    outputs.positions = _output(positions, "positions", shape, held)
-    outputs.document_ids = _output(document_ids, "document_ids", shape, held)
+    width = options.row_length - 1 if shift else options.row_length
+    outputs.input_ids = _output(input_ids, "input_ids", table.rows, width, held)
+    outputs.labels = _output(labels, "labels", table.rows, width, held)
+    outputs.positions = _output(positions, "positions", table.rows, width, held)
+    outputs.document_ids = _output(document_ids, "document_ids", table.rows, width, held)
     outputs.padding_mask = NULL
     if padding_mask is not None:
-        array = _borrow(padding_mask, "padding_mask", "a uint8 or bool array", _MASK, 1,
-                        shape, True)
+        array = _borrow(padding_mask, "padding_mask", "a uint8 or bool array",
+                        UNSIGNED | BOOL, 1, 2, table.rows, width, True)
         held.append(array)
         outputs.padding_mask = <uint8_t*> array.view.buf
 
@@ -388,13 +419,13 @@ def row_cu_seqlens(
     cdef int64_t columns = _integer(width, "width", 0, INT32_MAX)
     cdef int32_t unused = <int32_t> _integer(fill, "fill", INT32_MIN, INT32_MAX)
     cdef cbool padding = include_padding
-    cdef _Array a_length = _int64(seg_length, "seg_length", [-1])
-    cdef _Array a_splits = _int64(row_splits, "row_splits", [-1])
+    cdef _Array a_length = _int64(seg_length, "seg_length", -1)
+    cdef _Array a_splits = _int64(row_splits, "row_splits", -1)
     cdef SegmentTable table = _table(a_length, a_splits, columns + 1, "width + 1")
-    cdef _Array a_cu = _borrow(cu_seqlens, "cu_seqlens", "an int32 array", _SIGNED, 4,
-                               [table.rows, -1], True)
-    cdef _Array a_max = _borrow(max_seqlen, "max_seqlen", "an int32 array", _SIGNED, 4,
-                                [table.rows], True)
+    cdef _Array a_cu = _borrow(cu_seqlens, "cu_seqlens", "an int32 array", SIGNED, 4, 2,
+                               table.rows, -1, True)
+    cdef _Array a_max = _borrow(max_seqlen, "max_seqlen", "an int32 array", SIGNED, 4, 1,
+                                table.rows, 0, True)
     cdef int32_t* cu_out = <int32_t*> a_cu.view.buf
     cdef int32_t* max_out = <int32_t*> a_max.view.buf
     cdef int64_t slots = a_cu.view.shape[1]

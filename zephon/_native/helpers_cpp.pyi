@@ -105,6 +105,22 @@ def build_blending_indices_int32(
 ) -> None:
     """:func:`build_blending_indices` for up to 2**31 - 1 datasets."""
 
+def build_blending_indices_counted(
+    dataset_index: NDArray[np.int16] | NDArray[np.int32],
+    dataset_sample_index: NDArray[np.int64],
+    weights: ArrayLike,
+    num_datasets: SupportsIndex,
+    size: SupportsIndex,
+    verbose: bool | SupportsIndex,
+) -> NDArray[np.int64]:
+    """:func:`build_blending_indices` that returns how often each dataset was drawn.
+
+    Returns
+    -------
+    int64 ``[num_datasets]``
+        They sum to ``size``; known anyway, so nobody has to count the result.
+    """
+
 def build_exhaustive_blending_indices(
     dataset_index: NDArray[np.int16],
     dataset_sample_index: NDArray[np.int64],

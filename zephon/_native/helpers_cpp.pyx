@@ -37,6 +37,7 @@ cdef extern from "zephon/sample_index.hpp" namespace "zephon" nogil:
         int64_t extra
         int64_t samples
     int64_t count_samples(int64_t, int64_t, int64_t, bint) noexcept
+    int64_t count_tokens(sizes_view, sizes_view) noexcept
     bint all_within(sizes_view, int32_t, int32_t) noexcept
     int64_t build_sample_index(sizes_view, sizes_view, SampleIndexShape, rows32_view) noexcept
     int64_t build_sample_index(sizes_view, sizes_view, SampleIndexShape, rows64_view) noexcept
@@ -51,6 +52,13 @@ cdef extern from "zephon/blending.hpp" namespace "zephon" nogil:
 def _sample_idx(
     dtype, sizes, document_idx, seq_length, num_epochs, tokens_per_epoch, drop_last, add_extra
 ):
+    # Before such an array is converted, which may take as much memory again.
+    positions = getattr(document_idx, "size", 0)
+    if dtype is np.int32 and isinstance(positions, int) and positions > INT32_MAX:
+        raise ValueError(
+            f"document_idx has {positions} entries, too many for 32-bit rows: "
+            "use build_sample_idx_int64"
+        )
     sizes = arguments.integers("sizes", sizes, np.int32)
     document_idx = arguments.integers("document_idx", document_idx, np.int32)
     length = arguments.integer("seq_length", seq_length, 2, INT32_MAX)
@@ -62,11 +70,6 @@ def _sample_idx(
     if tokens > INT64_MAX:
         raise ValueError(
             f"num_epochs * tokens_per_epoch is {tokens}, which does not fit 64 bits"
-        )
-    if dtype is np.int32 and len(document_idx) > INT32_MAX:
-        raise ValueError(
-            f"document_idx has {len(document_idx)} entries, too many for 32-bit rows: "
-            "use build_sample_idx_int64"
         )
 
     cdef const int32_t[::1] size_data = sizes
@@ -89,20 +92,21 @@ def _sample_idx(
         raise ValueError(
             f"document_idx[{at}] is {document_idx[at]}, but there are {len(sizes)} sizes"
         )
-    # Before the rows are allocated: a claim beyond any possible content.
-    largest = int(sizes.max()) if size_count else 0
-    if tokens > largest * len(document_idx):
-        _too_few_tokens(tokens, int(sizes[document_idx].sum(dtype=np.int64)))
-
     cdef SampleIndexShape shape
+    cdef int64_t held = 0
     shape.sequence_length = length
     shape.extra = extra
     shape.samples = count_samples(tokens, length, extra, drop)
+    if shape.samples > 16 * len(document_idx):
+        # Long documents, or a claim beyond their content that must not be allocated for.
+        with nogil:
+            held = count_tokens(
+                sizes_view(size_at, size_count), sizes_view(document_at, document_count))
+        _require_tokens(tokens, held)
     rows = np.empty((shape.samples + 1, 2), dtype)
     cdef int32_t[:, ::1] rows32
     cdef int64_t[:, ::1] rows64
     cdef size_t values = 2 * (<size_t> shape.samples + 1)
-    cdef int64_t held = 0
     if dtype is np.int32:
         rows32 = rows
         with nogil:
@@ -115,16 +119,16 @@ def _sample_idx(
             held = build_sample_index(
                 sizes_view(size_at, size_count), sizes_view(document_at, document_count), shape,
                 rows64_view(&rows64[0, 0], values))
-    if tokens > held:
-        _too_few_tokens(tokens, held)
+    _require_tokens(tokens, held)
     return rows
 
 
-def _too_few_tokens(claimed, held):
-    raise ValueError(
-        f"num_epochs * tokens_per_epoch is {claimed}, but the documents of document_idx hold "
-        f"{held} tokens"
-    )
+def _require_tokens(claimed, held):
+    if claimed > held:
+        raise ValueError(
+            f"num_epochs * tokens_per_epoch is {claimed}, but the documents of document_idx hold "
+            f"{held} tokens"
+        )
 
 
 def build_sample_idx_int32(
@@ -178,6 +182,7 @@ def _blend(id_types, dataset_index, dataset_sample_index, weights, num_datasets,
     arguments.deliver(dataset_sample_index, samples)
     if loud:
         _report_blend(weights, counts, steps)
+    return counts
 
 
 def _outputs(id_types, dataset_index, dataset_sample_index, datasets, steps):
@@ -213,6 +218,15 @@ def build_blending_indices_int32(
     """The same with an int32 ``dataset_index``, for more than 32767 datasets."""
     _blend(
         (np.int32,), dataset_index, dataset_sample_index, weights, num_datasets, size, verbose)
+
+
+def build_blending_indices_counted(
+    dataset_index, dataset_sample_index, weights, num_datasets, size, verbose
+):
+    """The same with an int16 or int32 ``dataset_index``; returns the draws of each dataset."""
+    return _blend(
+        (np.int16, np.int32), dataset_index, dataset_sample_index, weights, num_datasets, size,
+        verbose)
 
 
 def _blend_exhaustively(id_types, dataset_index, dataset_sample_index, sizes, num_datasets):

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from zephon.errors import ConfigError
+from zephon.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -42,6 +42,25 @@ def train(documents: Sequence[str], vocabulary: int) -> Tokenizer:
         ),
     )
     return tokenizer
+
+
+def load(folder: Path) -> Tokenizer:
+    """Read what :func:`save` wrote.
+
+    Raises
+    ------
+    DataError
+        When the file is missing or not a tokenizer.
+    """
+    from tokenizers import Tokenizer
+
+    file = folder / "tokenizer.json"
+    try:
+        return Tokenizer.from_file(str(file))
+    except Exception as error:  # tokenizers raises nothing narrower
+        raise DataError(
+            f"not a tokenizer ({error}); remove it, and the demo makes another", file=file
+        ) from error
 
 
 def token_id(tokenizer: Tokenizer, token: str) -> int:

@@ -175,13 +175,13 @@ def _write(folder: Path, options: CorporaOptions, say: Callable[[str], None]) ->
 
     say("tokenizing prose into .bin/.idx")
     bos, eos = bpe.token_id(tokenizer, bpe.BOS), bpe.token_id(tokenizer, bpe.EOS)
-    builder = IndexedDatasetBuilder(folder / "prose.bin", np.uint16)
     tokens = 0
-    for encoding in tokenizer.encode_batch(prose):
-        document = np.array([bos, *encoding.ids, eos], np.uint16)
-        builder.add_document(document, [len(document)])
-        tokens += len(document)
-    builder.finalize(folder / "prose.idx")
+    with IndexedDatasetBuilder(folder / "prose.bin", np.uint16) as builder:
+        for encoding in tokenizer.encode_batch(prose):
+            document = np.array([bos, *encoding.ids, eos], np.uint16)
+            builder.add_document(document, [len(document)])
+            tokens += len(document)
+        builder.finalize(folder / "prose.idx")
     return {
         "code_documents": len(files),
         "code_bytes": (folder / "code.jsonl").stat().st_size,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import random
 import time
 from pathlib import Path
@@ -20,7 +21,7 @@ from zephon.cli.stream import DemoStream, digest
 from zephon.cli.tally import Tally
 
 if TYPE_CHECKING:
-    from tokenizers import Tokenizer
+    from zephon.types import TrainingBatch
 
 STATE = "stopped.state"
 
@@ -82,15 +83,15 @@ def _load(
     stream: DemoStream, batches: int, corpora: Corpora, console: Console
 ) -> tuple[Tally, Excerpt | None, float]:
     """Load ``batches`` batches without a stop; also returns an excerpt and the seconds taken."""
-    tokenizer = _tokenizer(corpora)
+    tokenizer = bpe.load(corpora.tokenizer)
     tally = Tally(bos=bpe.token_id(tokenizer, bpe.BOS))
-    first = None
+    first: TrainingBatch | None = None
     with stream.loader() as loader:
         began = time.perf_counter()
         for _ in track(range(batches), "loading", console=console):
             batch = next(loader)
             if first is None:
-                first = {name: tensor.clone() for name, tensor in batch.items()}
+                first = copy.deepcopy(batch)  # the loader may use its memory again
             tally.add(batch, digest(batch), loader.component_tokens)
         seconds = time.perf_counter() - began
     if first is None:
@@ -106,12 +107,6 @@ def _load(
     return tally, excerpt(first, tally.bos, source_of, decode), seconds
 
 
-def _tokenizer(corpora: Corpora) -> Tokenizer:
-    from tokenizers import Tokenizer
-
-    return Tokenizer.from_file(str(corpora.tokenizer / "tokenizer.json"))
-
-
 def _stop_and_resume(stream: DemoStream, expected: list[str], console: Console) -> None:
     """Stop at a random batch, go on in a new process and compare every batch.
 
@@ -122,7 +117,9 @@ def _stop_and_resume(stream: DemoStream, expected: list[str], console: Console) 
     """
     stop = random.Random(stream.seed).randrange(1, len(expected))
     with stream.loader() as loader:
-        before = [digest(next(loader)) for _ in track(range(stop), "again", console=console)]
+        before = [
+            digest(next(loader)) for _ in track(range(stop), "again, to the stop", console=console)
+        ]
         state = loader.state_dict()["zephon"]
     _compare(before, expected[:stop], first=0, console=console)
     path = stream.folder / STATE

@@ -23,9 +23,9 @@ def explain(error: Exception) -> str:
         text = str(error)
     elif isinstance(error, OSError):
         text = _explain_os_error(error)
-    elif isinstance(error, ModuleNotFoundError) and (error.name or "") in _EXTRA_OF:
+    elif isinstance(error, ModuleNotFoundError) and _package(error) in _EXTRA_OF:
         # One line, to be copied from: not wrapped.
-        return f"zephon: error: {_missing(str(error.name))}"
+        return f"zephon: error: {_missing(_package(error))}"
     else:
         text = (
             f"unexpected {type(error).__name__}: {error}. This is a fault of zephon; the same "
@@ -53,10 +53,15 @@ def require(*modules: str) -> None:
             raise ZephonError(_missing(module)) from error
 
 
+def _package(error: ModuleNotFoundError) -> str:
+    return (error.name or "").partition(".")[0]
+
+
 def _missing(module: str) -> str:
     extra = _EXTRA_OF[module]
     return (
-        f"this needs the package {module}: pip install './zephon[{extra}]' (./zephon: the source)"
+        f"this needs the package {module}, of the extra '{extra}': "
+        f"pip install './zephon[{extra}]', where ./zephon is the source"
     )
 
 

@@ -9,7 +9,8 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from zephon.megatron._compile import _HELPER_CACHE_ROOT, compile_helper
+    from zephon.megatron._compile import _HELPER_CACHE_ROOT as _HELPER_CACHE_ROOT
+    from zephon.megatron._compile import compile_helper
     from zephon.megatron.agreement import check_ranks_agree
     from zephon.megatron.blend import get_blend_from_list
     from zephon.megatron.blend_paths import expand_paths
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
     )
 
 __all__ = [
-    "_HELPER_CACHE_ROOT",
     "BlendedDataset",
     "BlendedMegatronDatasetBuilder",
     "BlendedMegatronDatasetConfig",

@@ -123,24 +123,21 @@ class BlendedDataset:
         ids: NDArray[Any] = np.empty(self._total(), self._id_dtype())
         samples = np.empty(len(ids), np.int64)
         count = len(self.datasets)
-        small = ids.dtype == np.int16
         if self.size is None:
             exhaustively = (
                 helpers_cpp.build_exhaustive_blending_indices
-                if small
+                if ids.dtype == np.int16
                 else helpers_cpp.build_exhaustive_blending_indices_int32
             )
             counts = np.array(self.weights, np.int64)
             self._check_counts(counts)
             exhaustively(ids, samples, counts, count)
         else:
-            build = (
-                helpers_cpp.build_blending_indices
-                if small
-                else helpers_cpp.build_blending_indices_int32
+            weights = np.array(self.weights)
+            counts = helpers_cpp.build_blending_indices_counted(
+                ids, samples, weights, count, self.size, False
             )
-            build(ids, samples, np.array(self.weights), count, self.size, False)
-            self._check_counts(_count(ids, count))
+            self._check_counts(counts)
         return ids, samples
 
     def _check_counts(self, counts: NDArray[np.int64]) -> None:

@@ -1,4 +1,4 @@
-"""The Python side of the index helpers, as Megatron-LM has it."""
+"""The index helpers under the names of ``megatron.core.datasets.helpers``."""
 
 from __future__ import annotations
 
@@ -7,8 +7,25 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from zephon._native import helpers_cpp
+from zephon._native.helpers_cpp import (
+    build_blending_indices,
+    build_blocks_mapping,
+    build_exhaustive_blending_indices,
+    build_mapping,
+    build_sample_idx_int32,
+    build_sample_idx_int64,
+)
 from zephon.errors import ConfigError
+
+__all__ = [
+    "build_blending_indices",
+    "build_blocks_mapping",
+    "build_exhaustive_blending_indices",
+    "build_mapping",
+    "build_sample_idx",
+    "build_sample_idx_int32",
+    "build_sample_idx_int64",
+]
 
 _INT32_MAX = 2**31 - 1
 
@@ -57,9 +74,9 @@ def build_sample_idx(
         raise ConfigError("sizes is empty: there is no document to take samples from")
     positions: NDArray[Any] = np.asarray(document_indices)
     build = (
-        helpers_cpp.build_sample_idx_int32
+        build_sample_idx_int32
         if max(positions.size, int(lengths.max())) <= _INT32_MAX
-        else helpers_cpp.build_sample_idx_int64
+        else build_sample_idx_int64
     )
     return build(
         lengths,

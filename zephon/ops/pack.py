@@ -1,26 +1,42 @@
-"""Packing: documents of a lane into rows of a fixed length.
+"""Packing: documents of a lane into rows of a fixed length, window by window.
 
-``wrap`` lays the documents end to end and cuts at every row: no padding, every
-document in order, one split at most per row end. What is left of a document
-begins the next row, so the position between two rows is one cursor.
+======================== ===================== ============ ==========================
+algorithm                a window is           documents    padding
+======================== ===================== ============ ==========================
+``wrap``                 one row               cut at rows  none (but for a cap)
+``first_fit``            whole documents       kept whole   where nothing fits
+``best_fit``             whole documents       kept whole   where nothing fits, less
+``best_fit_wrap``        tokens of whole rows  few are cut  none (but for a cap)
+======================== ===================== ============ ==========================
+
+A window depends on nothing but the position it begins at, so restoring computes
+it again and goes on inside it. ``first_fit`` and ``best_fit`` place the longest
+document first. Documents keep their order only with ``wrap``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
-from zephon.block import TokenBlock, TokenDocuments
-from zephon.cursor import CHECK_TOKENS, LaneCursor, check_tokens
-from zephon.errors import ConfigError, ConfigTypeError, DataError, StateError
-from zephon.rows import Rows
+from zephon._native import packing
+from zephon.cursor import LaneCursor, Tokens, check_tokens
+from zephon.errors import ConfigError, ConfigTypeError, StateError
+from zephon.ops.documents import DocumentStream, Parts
+from zephon.options import check_int
+from zephon.rows import Rows, concatenate
 
-PackingAlgorithm = Literal["wrap"]
-ALGORITHMS = ("wrap",)
+PackingAlgorithm = Literal["wrap", "first_fit", "best_fit", "best_fit_wrap"]
+ALGORITHMS = ("wrap", "first_fit", "best_fit", "best_fit_wrap")
+WRAPPING = ("wrap", "best_fit_wrap")
+
+WINDOW_DOCUMENTS = 256
+"""Documents that first_fit and best_fit choose among, if num_bins is not more."""
+WINDOW_ROWS = 64
+"""Rows that best_fit_wrap fills at a time."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,12 +48,26 @@ class PackOptions:
     max_length : int
         Tokens per row, one more than the model's input length: inputs and labels
         are the row without its last and its first token.
-    algorithm : {"wrap"}
+    algorithm : {"wrap", "first_fit", "best_fit", "best_fit_wrap"}
         How documents are laid out.
+    num_bins : int or None
+        For first_fit and best_fit: they choose among at least so many documents.
+    max_sequences_per_bin : int or None
+        Documents that a row holds at most; it is padded if they do not fill it.
+    pad_token_id : int
+        What padding is filled with.
+    drop_oversized : bool or None
+        Whether documents longer than a row are left out and counted. None: first_fit
+        and best_fit do, the others cut them. False with first_fit or best_fit: they
+        are split into parts of a row.
     """
 
     max_length: int
     algorithm: PackingAlgorithm = "wrap"
+    num_bins: int | None = None
+    max_sequences_per_bin: int | None = None
+    pad_token_id: int = 0
+    drop_oversized: bool | None = None
 
     def __post_init__(self) -> None:
         if isinstance(self.max_length, bool) or not isinstance(self.max_length, int):
@@ -49,172 +79,321 @@ class PackOptions:
             )
         if self.algorithm not in ALGORITHMS:
             raise ConfigError(
-                f"Unknown algorithm {self.algorithm!r}; this version has: {', '.join(ALGORITHMS)}"
+                f"Unknown algorithm {self.algorithm!r}, expected one of {', '.join(ALGORITHMS)}"
+            )
+        if self.num_bins is not None:
+            if self.algorithm in WRAPPING:
+                raise ConfigError(
+                    f"num_bins does not apply to {self.algorithm!r}, which fills one row after "
+                    "the other: leave it out"
+                )
+            if not isinstance(self.num_bins, int) or isinstance(self.num_bins, bool):
+                raise ConfigTypeError(f"num_bins is {self.num_bins!r}, expected an int")
+            if not 1 <= self.num_bins <= 2**20:
+                raise ConfigError(
+                    f"num_bins must be positive and at most 2**20, it is {self.num_bins}"
+                )
+        if self.max_sequences_per_bin is not None:
+            check_int("max_sequences_per_bin", self.max_sequences_per_bin, 1, 2**31)
+        check_int("pad_token_id", self.pad_token_id, 0, 2**31)
+        if not (self.drop_oversized is None or isinstance(self.drop_oversized, bool)):
+            raise ConfigTypeError(
+                f"drop_oversized is {self.drop_oversized!r}, expected True, False or None"
             )
 
+    @property
+    def wraps(self) -> bool:
+        """Whether documents may be cut to fill rows."""
+        return self.algorithm in WRAPPING
 
-@dataclass(frozen=True, slots=True)
-class _Piece:
-    """Documents of a block, the first perhaps without its beginning; all arrays ``[n]``."""
+    @property
+    def drops_oversized(self) -> bool:
+        """Whether documents longer than a row are left out."""
+        return not self.wraps if self.drop_oversized is None else self.drop_oversized
 
-    block: TokenBlock
-    index: NDArray[np.int64]  # which documents of the block; none is empty
-    skipped: NDArray[np.int64]  # tokens of each that were delivered before
-    length: NDArray[np.int64]  # tokens of each that are taken now
+    @property
+    def pads_tail(self) -> bool:
+        """Whether the last row of a lane is padded rather than dropped, if not told."""
+        return self.algorithm != "wrap" or self.max_sequences_per_bin is not None
 
-    def total(self) -> int:
-        return int(self.length.sum())
+    def shaping(self) -> dict[str, Any]:
+        """What decides the rows, for the fingerprint of a state."""
+        return {
+            "max_length": self.max_length,
+            "algorithm": self.algorithm,
+            "window": max(WINDOW_DOCUMENTS, self.num_bins or 0)
+            if not self.wraps
+            else (WINDOW_ROWS if self.algorithm == "best_fit_wrap" else 1),
+            "max_sequences_per_bin": self.max_sequences_per_bin,
+            "drop_oversized": self.drops_oversized,
+        }
 
 
-class WrapPacker:
-    """The rows of one lane, from a cursor on.
+class RowSource(ABC):
+    """Rows of a lane, one after the other."""
 
-    Parameters
-    ----------
-    blocks : iterator of TokenBlock
-        The lane's documents, from draw ``cursor.draw`` on.
-    row_length : int
-        Tokens per row.
-    cursor : LaneCursor
-        Where to begin.
-    vocab_size : int
-        Bound for ids, 0 if unknown.
-    names : sequence of str
-        Names of the datasets, for messages.
-    patience : int
-        How many documents without tokens may follow each other before the data
-        is held to have none: a stream that repeats would search for ever.
-    """
+    @abstractmethod
+    def take(self, count: int) -> Rows | None:
+        """The next ``count`` rows, fewer at the end of the lane, None behind it."""
+
+    @abstractmethod
+    def cursor(self) -> LaneCursor:
+        """The position behind the rows taken."""
+
+
+class WrapPacker(RowSource):
+    """Documents end to end, cut where a row is full; every row is a window."""
+
+    def __init__(
+        self, documents: DocumentStream, options: PackOptions, *, pad_tail: bool, vocab_size: int
+    ) -> None:
+        self._documents = documents
+        self._options = options
+        self._pad_tail = pad_tail
+        self._shape = _shape(options, vocab_size)
+        self._ended = False
+
+    def take(self, count: int) -> Rows | None:
+        """The next rows; a partial one only as the last of the lane and if it is padded."""
+        if self._ended:
+            return None
+        documents = self._documents
+        length = self._options.max_length
+        while documents.total() < count * length:
+            if not documents.load():
+                return self._last(count)
+        return self._cut(count)  # a cap ends rows early, so this is enough in any case
+
+    def cursor(self) -> LaneCursor:
+        """The next document, and how much of it was taken."""
+        return LaneCursor(self._documents.cursor, _evidence=self._documents.evidence())
+
+    def _cut(self, count: int) -> Rows | None:
+        """Up to ``count`` rows of what is loaded, None if it fills none."""
+        parts = self._documents.parts
+        if parts is None or not len(parts):
+            return None
+        cap = self._options.max_sequences_per_bin or 0
+        room = len(parts) + count
+        document, offset, length = (np.empty(room, dtype=np.int64) for _ in range(3))
+        splits = np.empty(count + 1, dtype=np.int64)
+        done, segments, whole, tokens = packing.pack_wrap(
+            parts.length,
+            row_length=self._options.max_length,
+            max_segments=cap,
+            rows=count,
+            skip=0,
+            document=document,
+            offset=offset,
+            seg_length=length,
+            splits=splits,
+        )
+        if done == 0:
+            return None
+        used = slice(segments)
+        rows = parts.rows(
+            document[used], offset[used], length[used], splits[: done + 1], **self._shape
+        )
+        self._documents.advance(whole, tokens)
+        return rows
+
+    def _last(self, count: int) -> Rows | None:
+        """What the end of the lane still gives."""
+        rows = self._cut(count)
+        if rows is not None and len(rows) == count:
+            return rows
+        self._ended = True
+        parts, left = self._documents.parts, self._documents.total()
+        tail = None
+        if parts is not None and left and self._pad_tail:
+            n = len(parts)
+            tail = parts.rows(
+                np.arange(n),
+                np.zeros(n, dtype=np.int64),
+                parts.length,
+                np.array([0, n]),
+                **self._shape,
+            )
+        self._documents.finish(tail_tokens=0 if tail else left)
+        if rows is None:
+            return tail
+        return rows if tail is None else concatenate([rows, tail])
+
+
+class WindowPacker(RowSource):
+    """Rows of windows that are packed as a whole."""
 
     def __init__(
         self,
-        blocks: Iterator[TokenBlock],
-        row_length: int,
-        cursor: LaneCursor,
+        documents: DocumentStream,
+        options: PackOptions,
         *,
+        pad_tail: bool,
         vocab_size: int,
-        names: Sequence[str],
-        patience: int,
+        cursor: LaneCursor,
     ) -> None:
-        self._blocks = blocks
-        self._row_length = row_length
-        self._vocab_size = vocab_size
-        self._names = names
-        self._patience = patience
-        self._block: TokenBlock | None = None
-        self._next = 0  # document of the block that comes next
-        self._token = cursor.token
-        self._empty = cursor.empty
-        self._cursor = cursor
-        self._unchecked = cursor.token > 0
+        self._documents = documents
+        self._options = options
+        self._pad_tail = pad_tail
+        self._shape = _shape(options, vocab_size)
+        self._begin = cursor.documents  # where the present window began
+        self._opening: bytes | tuple[Tokens, ...] = b"" if cursor.rows else cursor.check
+        self._window: Rows | None = None
+        self._given = 0
+        if cursor.rows:
+            self._resume(cursor)
 
-    def take(self, count: int) -> tuple[Rows, LaneCursor]:
-        """The next ``count`` rows and the cursor behind them."""
-        missing = count * self._row_length
-        pieces: list[_Piece] = []
-        fruitless = self._empty
-        while missing:
-            piece = self._take_documents(missing)
-            if len(piece.index):
-                pieces.append(piece)
-                missing -= piece.total()
-                fruitless = self._empty
-            elif self._empty - fruitless > self._patience:
-                raise DataError(
-                    f"{self._empty - fruitless} documents in a row have no tokens (datasets "
-                    f"{', '.join(self._names)}): is the right field read?"
-                )
-        return self._cut(pieces, count), self._here()
+    def take(self, count: int) -> Rows | None:
+        """The next rows, out of as many windows as it takes."""
+        found: list[Rows] = []
+        while count:
+            if self._window is None or self._given == len(self._window):
+                self._opening = self._documents.evidence()
+                self._begin = self._documents.cursor
+                self._given, self._window = 0, self._next_window()
+                if self._window is None:
+                    self._begin = self._documents.cursor
+                    break
+                continue
+            part = min(count, len(self._window) - self._given)
+            found.append(self._window.select(slice(self._given, self._given + part)))
+            self._given += part
+            count -= part
+        return concatenate(found) if found else None
 
-    def _take_documents(self, limit: int) -> _Piece:
-        """Documents of the present block, up to ``limit`` tokens."""
-        block = self._open_block()
-        length = block.documents.length[self._next :].copy()
-        length[0] -= self._token
-        # Stop as soon as `limit` tokens are there: the last one may be cut.
-        ends = np.cumsum(length)
-        last = int(np.searchsorted(ends, limit, side="left"))
-        taken = min(last + 1, len(length))
-        length = length[:taken]
-        cut = 0
-        if last < taken:
-            cut = int(ends[last]) - limit
-            length[-1] -= cut
-        skipped = np.zeros(taken, dtype=np.int64)
-        skipped[0] = self._token
-        index = np.arange(self._next, self._next + taken)
-        # What follows: inside the last document if it was cut, else behind it.
-        self._next += taken - (cut > 0)
-        self._token = int(skipped[-1] + length[-1]) if cut else 0
-        full = length > 0
-        self._empty += taken - int(full.sum())
-        return _Piece(block, index[full], skipped[full], length[full])
+    def cursor(self) -> LaneCursor:
+        """The window and how many of its rows were taken; the next window if all."""
+        if self._window is not None and self._given == len(self._window):
+            return LaneCursor(self._documents.cursor, _evidence=self._documents.evidence())
+        if self._given == 0 or self._window is None:
+            return LaneCursor(self._begin, _evidence=self._opening)
+        last = self._window.row_tokens(self._given - 1)
+        return LaneCursor(self._begin, self._given, _evidence=last)
 
-    def _open_block(self) -> TokenBlock:
-        while self._block is None or self._next == len(self._block):
-            self._block, self._next = next(self._blocks), 0
-            if self._unchecked:
-                self._verify(self._block)
-        return self._block
+    def _resume(self, cursor: LaneCursor) -> None:
+        self._window, self._given = self._next_window(), cursor.rows
+        check_window(self._window, cursor.rows, cursor.check, "packing")
 
-    def _verify(self, block: TokenBlock) -> None:
-        """Compare the open document with what was delivered of it before."""
-        self._unchecked = False
-        token = self._cursor.token
-        document = block.documents.tokens(0)
-        delivered = document[max(token - CHECK_TOKENS, 0) : token]
-        if len(document) <= token or check_tokens(delivered) != self._cursor.check:
-            raise StateError(
-                f"document {int(block.rows[0])} of dataset {self._names[block.sources[0]]!r} is "
-                f"not the one of which {token} tokens were delivered before the state was saved: "
-                "its file, the tokenizer or a function changed. Restore what the state was saved "
-                "with, or start a new run"
-            )
+    def _next_window(self) -> Rows | None:
+        if self._options.wraps:
+            return self._best_fit_wrap()
+        return self._decreasing()
 
-    def _here(self) -> LaneCursor:
-        assert self._block is not None
-        if self._next == len(self._block) or self._token == 0:
-            return LaneCursor(self._block.first + self._next, 0, self._empty)
-        tail = self._block.documents.tokens(self._next)
-        tail = tail[max(self._token - CHECK_TOKENS, 0) : self._token]
-        return LaneCursor(self._block.first + self._next, self._token, self._empty, tail)
+    def _decreasing(self) -> Rows | None:
+        """Whole documents, the longest first."""
+        documents, options = self._documents, self._options
+        window = max(WINDOW_DOCUMENTS, options.num_bins or 0)
+        while documents.count() <= window and documents.load():
+            pass  # one more than the window, to know whether it is the last
+        parts = documents.parts
+        if parts is None or not len(parts):
+            documents.finish()
+            return None
+        last = len(parts) <= window
+        parts = parts.take(slice(window))
+        document = np.empty(len(parts), dtype=np.int64)
+        splits = np.empty(len(parts) + 1, dtype=np.int64)
+        rows = packing.pack_decreasing(
+            parts.length,
+            row_length=options.max_length,
+            max_segments=options.max_sequences_per_bin or 0,
+            best_fit=options.algorithm == "best_fit",
+            document=document,
+            splits=splits,
+        )
+        zero = np.zeros(len(parts), dtype=np.int64)
+        packed = parts.rows(
+            document, zero, parts.length[document], splits[: rows + 1], **self._shape
+        )
+        documents.advance(len(parts))
+        return self._finish(packed) if last else packed
 
-    def _cut(self, pieces: list[_Piece], count: int) -> Rows:
-        """Segments of ``count`` rows from pieces that fill them exactly."""
-        buffers, buffer, start = _merge([piece.block.documents for piece in pieces], pieces)
-        length = np.concatenate([piece.length for piece in pieces])  # [documents]
-        skipped = np.concatenate([piece.skipped for piece in pieces])
-        ends = np.cumsum(length)
-        row_ends = np.arange(1, count + 1) * self._row_length
-        cuts = np.union1d(ends, row_ends)  # [segments]: every end of a document or row
-        begins = np.concatenate(([0], cuts[:-1]))
-        document = np.searchsorted(ends, begins, side="right")
-        inside = begins - (ends - length)[document]
-        splits = np.concatenate(([0], np.searchsorted(cuts, row_ends, side="left") + 1))
-        rows = np.concatenate([piece.block.rows[piece.index] for piece in pieces])
-        sources = np.concatenate([piece.block.sources[piece.index] for piece in pieces])
-        return Rows(
-            buffers=buffers,
-            buffer=buffer[document],
-            start=start[document] + inside,
-            length=cuts - begins,
-            offset=skipped[document] + inside,
-            source=sources[document].astype(np.int64),
-            row=rows[document],
-            splits=splits.astype(np.int64),
-            row_length=self._row_length,
-            vocab_size=self._vocab_size,
+    def _best_fit_wrap(self) -> Rows | None:
+        """Exactly the tokens of some rows, cut like wrap and arranged to be cut little."""
+        documents, options = self._documents, self._options
+        want = WINDOW_ROWS * options.max_length
+        while documents.total() <= want and documents.load():
+            pass  # one more than the window, to know whether it is the last
+        parts = documents.parts
+        if parts is None or not len(parts):
+            documents.finish()
+            return None
+        ends = np.cumsum(parts.length)
+        last = int(ends[-1]) <= want
+        whole = len(parts) if last else int(np.searchsorted(ends, want, side="right"))
+        cut = 0 if last else want - (int(ends[whole - 1]) if whole else 0)
+        parts = parts.take(slice(whole + (cut > 0)))
+        lengths = parts.length.copy()
+        if cut:
+            lengths[-1] = cut
+        rows = self._arrange(parts, lengths)
+        documents.advance(whole, cut)
+        return self._finish(rows) if last else rows
+
+    def _arrange(self, parts: Parts, lengths: Any) -> Rows:
+        options = self._options
+        cap = options.max_sequences_per_bin or 0
+        total = int(lengths.sum())
+        room, most = packing.best_fit_wrap_room(
+            total, len(lengths), row_length=options.max_length, max_segments=cap
+        )
+        document, offset, length = (np.empty(room, dtype=np.int64) for _ in range(3))
+        splits = np.empty(most + 1, dtype=np.int64)
+        rows, segments = packing.pack_best_fit_wrap(
+            lengths,
+            row_length=options.max_length,
+            max_segments=cap,
+            document=document,
+            offset=offset,
+            seg_length=length,
+            splits=splits,
+        )
+        used = slice(segments)
+        return parts.rows(
+            document[used], offset[used], length[used], splits[: rows + 1], **self._shape
+        )
+
+    def _finish(self, rows: Rows) -> Rows | None:
+        """The last window of a lane, without its last row if that is to be dropped."""
+        dropped = 0
+        if not self._pad_tail and (left := int(rows.lengths()[-1])) < rows.row_length:
+            dropped = left
+            rows = rows.select(slice(len(rows) - 1))
+        self._documents.finish(tail_tokens=dropped)
+        return rows if len(rows) else None
+
+
+def make_packer(
+    documents: DocumentStream,
+    options: PackOptions,
+    cursor: LaneCursor,
+    *,
+    pad_tail: bool,
+    vocab_size: int,
+) -> RowSource:
+    """The packer of a lane that stands at ``cursor``."""
+    if options.algorithm == "wrap":
+        return WrapPacker(documents, options, pad_tail=pad_tail, vocab_size=vocab_size)
+    return WindowPacker(documents, options, pad_tail=pad_tail, vocab_size=vocab_size, cursor=cursor)
+
+
+def check_window(window: Rows | None, delivered: int, check: bytes, kind: str) -> None:
+    """Raise unless row ``delivered - 1`` of a window is the one that was delivered last."""
+    fits = window is not None and len(window) >= delivered
+    if fits and check:
+        assert window is not None
+        fits = check_tokens(window.row_tokens(delivered - 1)) == check
+    if not fits:
+        raise StateError(
+            f"the {kind} window that the state stands in (row {delivered} of it) comes out "
+            "otherwise than before the state was saved: a file, the tokenizer or a function "
+            "changed. Restore what the state was saved with, or start a new run"
         )
 
 
-def _merge(
-    parts: list[TokenDocuments], pieces: list[_Piece]
-) -> tuple[tuple[NDArray[np.integer[Any]], ...], NDArray[np.int32], NDArray[np.int64]]:
-    """Buffers of all pieces, and for each document its buffer and first token taken."""
-    buffers: list[NDArray[np.integer[Any]]] = []
-    buffer, start = [], []
-    for part, piece in zip(parts, pieces, strict=True):
-        buffer.append(part.buffer[piece.index] + np.int32(len(buffers)))
-        start.append(part.start[piece.index] + piece.skipped)
-        buffers.extend(part.buffers)
-    return tuple(buffers), np.concatenate(buffer), np.concatenate(start)
+def _shape(options: PackOptions, vocab_size: int) -> dict[str, int]:
+    return {
+        "row_length": options.max_length,
+        "pad_token_id": options.pad_token_id,
+        "vocab_size": vocab_size,
+    }

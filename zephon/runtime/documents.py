@@ -90,15 +90,18 @@ def read_ahead(
 ) -> Iterator[TokenBlock]:
     """Blocks of ``size`` documents of a lane from draw ``first`` on, ``ahead`` of them at work.
 
-    Without an executor each block is read when it is asked for.
+    Ends where the lane does. Without an executor each block is read when it is asked for.
     """
     if executor is None:
-        while True:
-            yield reader.read(order.draws(first, size))
+        while len(draws := order.draws(first, size)):
+            yield reader.read(draws)
             first += size
+        return
     pending: deque[Future[TokenBlock]] = deque()
     while True:
-        while len(pending) < ahead:
-            pending.append(executor.submit(reader.read, order.draws(first, size)))
+        while len(pending) < ahead and len(draws := order.draws(first, size)):
+            pending.append(executor.submit(reader.read, draws))
             first += size
+        if not pending:
+            return
         yield pending.popleft().result()

@@ -2,62 +2,55 @@
 
 from __future__ import annotations
 
+import logging
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass
+from typing import Literal
 
-from zephon.cursor import LaneCursor
-from zephon.ops.pack import PackOptions, WrapPacker
-from zephon.ops.tokenize import TextTokenizer
-from zephon.options import PrefetchOptions
-from zephon.runtime.documents import DocumentReader, read_ahead
+import numpy as np
+
+from zephon.cursor import Dropped, LaneCursor
+from zephon.rows import Rows
+from zephon.runtime.lane import Lane, LanePlan
 from zephon.runtime.lookahead import Lookahead
+from zephon.runtime.position import Position, Share
 from zephon.types import SampleBatch
-from zephon.work.base import WorkSource
+
+logger = logging.getLogger(__name__)
 
 BATCHES_AHEAD = 4
 """Batches that are packed before they are asked for."""
 
+End = Literal["agree", "filler"]
+
+Agree = Callable[[bool], bool]
+"""From what holds on this rank to whether it holds on all ranks."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class StreamPlan:
-    """Everything that decides what a stream delivers, and how far ahead it works."""
-
-    work: WorkSource
-    tokenizer: TextTokenizer | None
-    pack: PackOptions
-    microbatch_size: int
-    lanes: int
-    vocab_size: int
-    prefetch: PrefetchOptions
-
-
-@dataclass(frozen=True, slots=True)
-class Position:
-    """Where a run stands between two lane-batches.
+    """Everything that decides what a stream delivers on a rank, and how far ahead it works.
 
     Attributes
     ----------
-    delivered : int
-        Lane-batches delivered so far; the next one is of lane ``delivered % lanes``.
-    cursors : tuple of LaneCursor
-        One for each lane.
+    lane : LanePlan
+        What makes the batches of a lane.
+    share : Share
+        Which of them are this rank's.
+    end : {"agree", "filler"}
+        How a finite pass ends where lanes have different numbers of batches:
+        before the first round that not every lane fills, or when none has a batch
+        left, with batches of padding for those that have not.
+    agree : callable
+        Asked once for each round of lanes of a finite pass.
     """
 
-    delivered: int
-    cursors: tuple[LaneCursor, ...]
-
-    @classmethod
-    def start(cls, lanes: int) -> Position:
-        """Before the first batch."""
-        return cls(0, (LaneCursor(),) * lanes)
-
-    def after(self, cursor: LaneCursor) -> Position:
-        """Behind the next lane-batch, whose lane then stands at ``cursor``."""
-        lane = self.delivered % len(self.cursors)
-        cursors = (*self.cursors[:lane], cursor, *self.cursors[lane + 1 :])
-        return Position(self.delivered + 1, cursors)
+    lane: LanePlan
+    share: Share
+    end: End
+    agree: Agree
 
 
 class Stream:
@@ -87,7 +80,7 @@ class Stream:
         except BaseException:
             self.close()
             raise
-        self._position = self._position.after(cursor)
+        self._position = self._position.after(cursor, self._plan.share)
         return batch, self._position
 
     def close(self) -> None:
@@ -100,49 +93,102 @@ class Stream:
         self._items = self._executor = None
 
     def _start(self) -> Iterator[tuple[SampleBatch, LaneCursor]]:
-        prefetch = self._plan.prefetch
+        prefetch = self._plan.lane.prefetch
         if prefetch.buffer_size == 0:
-            return _lane_batches(self._plan, self._position, None)
+            return _Run(self._plan, self._position, None).batches()
         threads = prefetch.parallelism or min(4, len(os.sched_getaffinity(0)))
         self._executor = ThreadPoolExecutor(threads, thread_name_prefix="zephon-read")
-        return Lookahead(_lane_batches(self._plan, self._position, self._executor), BATCHES_AHEAD)
+        run = _Run(self._plan, self._position, self._executor)
+        return Lookahead(run.batches(), BATCHES_AHEAD)
 
 
-def _lane_batches(
-    plan: StreamPlan, position: Position, executor: Executor | None
-) -> Iterator[tuple[SampleBatch, LaneCursor]]:
-    """Every lane-batch from ``position`` on, with its lane's cursor behind it."""
-    packers: dict[int, WrapPacker] = {}
-    number = position.delivered
-    while True:
-        lane = number % plan.lanes
-        if lane not in packers:
-            packers[lane] = _open_lane(plan, lane, position.cursors[lane], executor)
-        rows, cursor = packers[lane].take(plan.microbatch_size)
-        batch = SampleBatch.from_rows(rows, datasets=plan.work.datasets, lane=lane, number=number)
-        yield batch, cursor
-        number += 1
+class _Run:
+    """The lanes of a rank, opened when their first batch is due."""
 
+    def __init__(self, plan: StreamPlan, position: Position, executor: Executor | None) -> None:
+        self._plan = plan
+        self._position = position
+        self._executor = executor
+        self._lanes: dict[int, Lane] = {}
+        self._begun: dict[int, LaneCursor] = dict(enumerate(position.cursors))
 
-def _open_lane(
-    plan: StreamPlan, lane: int, cursor: LaneCursor, executor: Executor | None
-) -> WrapPacker:
-    # The buffer is shared by the lanes; a block is small enough that each has two.
-    share = plan.prefetch.buffer_size // plan.lanes
-    size = max(16, min(256, share // 2))
-    blocks = read_ahead(
-        DocumentReader(plan.work.datasets, plan.tokenizer),
-        plan.work.lane(lane, plan.lanes),
-        cursor.draw,
-        size=size,
-        ahead=max(1, share // size),
-        executor=executor,
-    )
-    return WrapPacker(
-        blocks,
-        plan.pack.max_length,
-        cursor,
-        vocab_size=plan.vocab_size,
-        names=[dataset.name for dataset in plan.work.datasets],
-        patience=1000 + 2 * sum(dataset.total() for dataset in plan.work.datasets),
-    )
+    def batches(self) -> Iterator[tuple[SampleBatch, LaneCursor]]:
+        """Every lane-batch of the rank, with its lane's cursor behind it."""
+        plan, lanes = self._plan, self._plan.lane.lanes
+        finite = plan.lane.work.lane(0, lanes).length() is not None
+        number = self._position.delivered + plan.share.rank
+        if not finite:
+            while True:
+                item = self._take(number)
+                assert item is not None, "an endless lane ended"
+                yield self._batch(number, *item)
+                number += plan.share.degree
+        # A round that was begun before was agreed on then.
+        agreed = self._position.delivered % lanes != 0
+        while True:
+            numbers = range(number, (number // lanes + 1) * lanes, plan.share.degree)
+            items = [self._take(n) for n in numbers]
+            if not agreed and not self._goes_on(items):
+                self._report(items)
+                return
+            agreed = False
+            for n, item in zip(numbers, items, strict=True):
+                yield self._batch(n, *(item or self._filler(n)))
+            number = numbers[-1] + plan.share.degree
+
+    def _goes_on(self, items: list[tuple[Rows, LaneCursor] | None]) -> bool:
+        if self._plan.end == "agree":
+            return self._plan.agree(all(item is not None for item in items))
+        # Some rank has a batch unless on all ranks there is none.
+        return not self._plan.agree(all(item is None for item in items))
+
+    def _take(self, number: int) -> tuple[Rows, LaneCursor] | None:
+        lane = number % self._plan.lane.lanes
+        if lane not in self._lanes:
+            self._lanes[lane] = Lane(
+                self._plan.lane, lane, self._position.passes, self._begun[lane], self._executor
+            )
+        item = self._lanes[lane].take()
+        if item is not None:
+            self._begun[lane] = item[1]
+        return item
+
+    def _filler(self, number: int) -> tuple[Rows, LaneCursor]:
+        """A batch that teaches nothing: in each row one token of padding that is no padding."""
+        plan = self._plan.lane
+        size = plan.microbatch_size
+        one, none = np.ones(size, dtype=np.int64), np.full(size, -1, dtype=np.int64)
+        zero = np.zeros(size, dtype=np.int64)
+        rows = Rows(
+            buffers=(np.full(1, plan.pack.pad_token_id, dtype=np.int32),),
+            buffer=np.zeros(size, dtype=np.int32),
+            start=zero,
+            length=one,
+            offset=zero,
+            source=none,
+            row=none,
+            splits=np.arange(size + 1, dtype=np.int64),
+            row_length=plan.pack.max_length,
+            pad_token_id=plan.pack.pad_token_id,
+        )
+        return rows, self._begun[number % plan.lanes]
+
+    def _batch(self, number: int, rows: Rows, cursor: LaneCursor) -> tuple[SampleBatch, LaneCursor]:
+        plan = self._plan.lane
+        batch = SampleBatch.from_rows(
+            rows, datasets=plan.work.datasets, lane=number % plan.lanes, number=number
+        )
+        return batch, cursor
+
+    def _report(self, items: list[tuple[Rows, LaneCursor] | None]) -> None:
+        """Say once what the pass left out."""
+        undelivered = sum(int(item[0].length.sum()) for item in items if item is not None)
+        total = Dropped(tail_tokens=undelivered)
+        for lane in self._lanes.values():
+            total += lane.dropped()
+        if any(total.counts()):
+            logger.warning(
+                "the pass has ended; on this rank it left out %d empty documents, %d documents "
+                "longer than a row (%d tokens) and %d tokens at the ends of lanes",
+                *total.counts(),
+            )

@@ -72,8 +72,11 @@ class WorkSource(ABC):
     weights: tuple[int, ...]
 
     @abstractmethod
-    def lane(self, lane: int, lanes: int) -> LaneOrder:
-        """The order of lane ``lane`` of ``lanes``."""
+    def lane(self, lane: int, lanes: int, run: int = 0) -> LaneOrder:
+        """The order of lane ``lane`` of ``lanes``.
+
+        ``run`` counts how often a work source that ends was gone through before.
+        """
 
     @abstractmethod
     def options(self) -> dict[str, Any]:

@@ -17,8 +17,8 @@ from zephon.work.plan import Piece, Plan
 from zephon.work.source_order import SourceOrder
 
 MAX_LANES = 2**16
-LAST_DRAW = 2**46
-"""Draws of a lane that may be asked for: 2**62 for the whole of 2**16 lanes."""
+LAST_DRAW = 2**45
+"""Draws of a lane that may be asked for: 2**61 for the whole of 2**16 lanes."""
 
 
 class PlannedLane(LaneOrder):
@@ -34,10 +34,20 @@ class PlannedLane(LaneOrder):
         Of the sources that the plan counts.
     lane : int
         0 to ``plan.lanes - 1``.
+    run : int
+        How often a plan with an end was gone through before: each time begins a
+        new pass over every source.
     """
 
-    def __init__(self, plan: Plan, order: SourceOrder, lane: int) -> None:
+    def __init__(self, plan: Plan, order: SourceOrder, lane: int, run: int = 0) -> None:
         check_lane(lane, plan.lanes)
+        self._run = run
+        # [sources]: ordinals that the runs before have used up, whole passes of each source
+        self._used: NDArray[np.int64] | None = None
+        if run:
+            documents = np.array([s.documents for s in order.sources], dtype=np.int64)
+            passes = -(-plan.documents(len(documents)) // documents)
+            self._used = run * passes * documents
         self._plan = plan
         self._order = order
         self._lane = lane
@@ -48,7 +58,7 @@ class PlannedLane(LaneOrder):
         self._lock = threading.Lock()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return PlannedLane, (self._plan, self._order, self._lane)
+        return PlannedLane, (self._plan, self._order, self._lane, self._run)
 
     def length(self) -> int | None:
         """Number of draws of this lane, None if it has no end."""
@@ -60,6 +70,8 @@ class PlannedLane(LaneOrder):
         if self._length is not None:
             end = min(end, self._length)
         sources, ordinals = self._take(first, end)
+        if self._used is not None:
+            ordinals = ordinals + self._used[sources]
         rows, passes = self._order.locate(sources, ordinals)
         return Draws(first, sources, rows, passes)
 
@@ -154,6 +166,6 @@ def check_lane(lane: int, lanes: int) -> None:
 def _check_range(first: int, count: int) -> int:
     if first < 0 or count < 0 or first + count > LAST_DRAW:
         raise ConfigError(
-            f"draws {first} to {first + count - 1} are asked for, expected some of 0 to 2**46 - 1"
+            f"draws {first} to {first + count - 1} are asked for, expected some of 0 to 2**45 - 1"
         )
     return first + count

@@ -81,6 +81,13 @@ class Plan:
             draws += piece.draws
         return draws + len(range(lane, len(self.tail_sources), self.lanes))
 
+    def documents(self, sources: int) -> NDArray[np.int64]:
+        """Documents that a plan with an end takes of each of ``sources``, int64 ``[sources]``."""
+        taken = np.bincount(self.tail_sources, minlength=sources).astype(np.int64)
+        for piece in self.pieces:
+            taken[piece.sources] += piece.weights
+        return taken
+
 
 class _Builder:
     """What the sources have given so far, and the pieces that say so."""
@@ -201,26 +208,23 @@ def ending_plan(
             break
         active = np.where(left > 0, weight, 0)
         sum_active = int(active.sum())
-        # Draws after which each source would be used up, and the first of them.
+        # Draws after which each source would be used up, and whole rounds of the
+        # lanes before the first of them.
         reach, _ = _scale(left[ending], sum_active, active[ending])
         draws = int(reach.min())
         draws -= draws % lanes
-        if draws == 0:
-            # What the next round of the lanes would use up cannot be shared out evenly.
-            reach, _ = _scale(left[ending] - 1, sum_active, active[ending])
-            few = ending[reach < lanes]
-            stopped = few[stopping[few]]
-            if len(stopped) > 0:
-                few = stopped
-            crumbs[few] = left[few]
-            left[few] = 0
-            if len(stopped) > 0:
-                return builder.finish(crumbs)
-            continue
-        taken = _largest_remainder(active, draws)
-        builder.piece(taken, ends=True)
-        left[finite] -= taken[finite]
-        if (stopping & finite & (left == 0) & (taken > 0)).any():
+        if draws > 0:
+            taken = _largest_remainder(active, draws)
+            builder.piece(taken, ends=True)
+            left[finite] -= taken[finite]
+        # What the next round would use up cannot be shared out evenly.
+        ended = ending[(reach < draws + lanes) | (left[ending] == 0)]
+        stopped = ended[stopping[ended]]
+        if len(stopped) > 0:
+            ended = stopped
+        crumbs[ended] = left[ended]
+        left[ended] = 0
+        if len(stopped) > 0:
             return builder.finish(crumbs)
     if finite.all():
         return builder.finish(crumbs)

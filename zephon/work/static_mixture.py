@@ -158,15 +158,19 @@ class StaticMixtureWorkSource(WorkSource):
             )
         super().__setattr__(name, value)
 
-    def lane(self, lane: int, lanes: int) -> LaneOrder:
-        """The order of lane ``lane`` of ``lanes`` (1 to 65,536)."""
+    def lane(self, lane: int, lanes: int, run: int = 0) -> LaneOrder:
+        """The order of lane ``lane`` of ``lanes`` (1 to 65,536) in a run.
+
+        A work source that ends can be gone through again: ``run`` counts how
+        often it was before, and each run begins new passes over the datasets.
+        """
         check_lane(lane, lanes)
         plan = self._plans.get(lanes)
         if plan is None:
             documents = [source.documents for source in self._order.sources]
             plan = self._exhaustion.plan(documents, self.weights, lanes, self.chunk_size)
             self._plans[lanes] = plan
-        return PlannedLane(plan, self._order, lane)
+        return PlannedLane(plan, self._order, lane, run)
 
     def shares(self) -> dict[str, float]:
         """Exact share of each dataset in the draws: its weight over ``2**32``."""

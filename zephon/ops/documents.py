@@ -1,0 +1,293 @@
+"""The documents of a lane as packing sees them: parts without gaps, and a position."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from zephon.block import TokenBlock
+from zephon.cursor import CHECK_TOKENS, DocumentCursor, Dropped, Tokens, check_tokens
+from zephon.errors import DataError, StateError
+from zephon.rows import Rows
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """Documents, or parts of documents, that follow each other; all arrays ``[n]``.
+
+    Attributes
+    ----------
+    buffers, buffer, start, length
+        Where the tokens lie, as in :class:`zephon.block.TokenDocuments`. No
+        length is 0.
+    offset, whole : int64
+        Tokens of the document before the part, and of the whole document.
+    draw, source, row : int64
+        Draw, dataset and number of the document.
+    dropped : int64 ``[n, 4]``
+        What was left out before the part, as :meth:`zephon.cursor.Dropped.counts`.
+    """
+
+    buffers: tuple[Tokens, ...]
+    buffer: NDArray[np.int32]
+    start: NDArray[np.int64]
+    length: NDArray[np.int64]
+    offset: NDArray[np.int64]
+    whole: NDArray[np.int64]
+    draw: NDArray[np.int64]
+    source: NDArray[np.int64]
+    row: NDArray[np.int64]
+    dropped: NDArray[np.int64]
+
+    def __len__(self) -> int:
+        return len(self.length)
+
+    def take(self, index: NDArray[np.integer[Any]] | slice) -> Parts:
+        """Some of the parts."""
+        arrays = [getattr(self, f.name)[index] for f in fields(self)[1:]]
+        return Parts(self.buffers, *arrays)
+
+    def join(self, other: Parts) -> Parts:
+        """These parts, then the others."""
+        arrays = [
+            np.concatenate([getattr(self, f.name), getattr(other, f.name)])
+            for f in fields(self)[1:]
+        ]
+        arrays[0][len(self) :] += len(self.buffers)
+        return Parts(self.buffers + other.buffers, *arrays)
+
+    def rows(
+        self,
+        document: NDArray[np.int64],
+        offset: NDArray[np.int64],
+        length: NDArray[np.int64],
+        splits: NDArray[np.int64],
+        **shape: Any,
+    ) -> Rows:
+        """Rows of segments (``[m]``), each ``length`` tokens from ``offset`` of a document."""
+        return Rows(
+            buffers=self.buffers,
+            buffer=self.buffer[document],
+            start=self.start[document] + offset,
+            length=length,
+            offset=self.offset[document] + offset,
+            source=self.source[document],
+            row=self.row[document],
+            splits=splits,
+            **shape,
+        )
+
+
+class DocumentStream:
+    """The documents of one lane from a position on, loaded block by block.
+
+    Documents without tokens are left out and counted; so are those longer than
+    ``longest`` with ``drop_oversized``. With ``split`` longer ones become parts of
+    ``longest`` tokens instead.
+
+    Parameters
+    ----------
+    blocks : iterator of TokenBlock
+        From draw ``cursor.draw`` on; ends where the lane does.
+    cursor : DocumentCursor
+        Where to begin.
+    check : bytes
+        :attr:`zephon.cursor.LaneCursor.check` if it is about the open document.
+    longest : int
+        Tokens of a row.
+    drop_oversized, split : bool
+        What is done with longer documents; they pass whole if neither.
+    names : sequence of str
+        Names of the datasets, for messages.
+    patience : int
+        How many documents in a row may have no tokens before the data is held to
+        have none: a stream that repeats would search for ever.
+    """
+
+    def __init__(
+        self,
+        blocks: Iterator[TokenBlock],
+        cursor: DocumentCursor,
+        *,
+        check: bytes,
+        longest: int,
+        drop_oversized: bool,
+        split: bool,
+        names: Sequence[str],
+        patience: int,
+    ) -> None:
+        self._blocks = blocks
+        self._cursor = cursor
+        self._check = check if cursor.token else b""
+        self._skip = cursor.token
+        self._longest, self._drop, self._split = longest, drop_oversized, split
+        self._names, self._patience = names, patience
+        self._loaded = cursor.dropped  # what was left out up to the last block
+        self._end = cursor.draw
+        self._finished = False
+        self.parts: Parts | None = None
+
+    @property
+    def cursor(self) -> DocumentCursor:
+        """The position of the first token that is not taken."""
+        return self._cursor
+
+    def total(self) -> int:
+        """Tokens that are loaded and not taken."""
+        return 0 if self.parts is None else int(self.parts.length.sum())
+
+    def count(self) -> int:
+        """Parts that are loaded and not taken."""
+        return 0 if self.parts is None else len(self.parts)
+
+    def load(self) -> bool:
+        """Load documents until there are more parts; False at the end of the lane."""
+        fruitless = 0
+        while fruitless <= self._patience:
+            block = next(self._blocks, None)
+            if block is None:
+                return False
+            self._end = block.first + len(block)
+            more = self._read(block)
+            if len(more):
+                none = self.parts is None or not len(self.parts)
+                self.parts = more if none else self.parts.join(more)  # type: ignore[union-attr]
+                return True
+            fruitless += len(block)
+        raise DataError(
+            f"{fruitless} documents in a row have no tokens or are longer than a row (datasets "
+            f"{', '.join(self._names)}): is the right field read?"
+        )
+
+    def advance(self, documents: int, tokens: int = 0) -> None:
+        """Take ``documents`` parts and the first ``tokens`` tokens of the next."""
+        parts = self.parts
+        if parts is None or not (documents or tokens):
+            return
+        if tokens:
+            self._cursor = DocumentCursor(
+                int(parts.draw[documents]),
+                int(parts.offset[documents]) + tokens,
+                Dropped(*parts.dropped[documents].tolist()),
+            )
+        else:
+            last = documents - 1
+            done = int(parts.offset[last] + parts.length[last])
+            finished = done == int(parts.whole[last])
+            self._cursor = DocumentCursor(
+                int(parts.draw[last]) + finished,
+                0 if finished else done,
+                Dropped(*parts.dropped[last].tolist()),
+            )
+        rest = parts.take(slice(documents, None))
+        if tokens:
+            rest = replace(
+                rest,
+                start=_add_first(rest.start, tokens),
+                offset=_add_first(rest.offset, tokens),
+                length=_add_first(rest.length, -tokens),
+            )
+        self.parts = _compact(rest)
+
+    def finish(self, tail_tokens: int = 0) -> None:
+        """Take everything: the lane is at its end, and so many tokens fill no row."""
+        if self._finished:
+            return
+        self._finished = True
+        self._cursor = DocumentCursor(self._end, 0, self._loaded + Dropped(tail_tokens=tail_tokens))
+        self.parts = None
+
+    def evidence(self) -> bytes | tuple[Tokens, ...]:
+        """The last tokens taken of the open document; empty if it was not begun."""
+        if not self._cursor.token:
+            return b""
+        parts = self.parts
+        if parts is None:  # nothing loaded: still where it was restored
+            return self._check
+        begin = int(parts.start[0])
+        before = min(CHECK_TOKENS, self._cursor.token)
+        return (parts.buffers[int(parts.buffer[0])][begin - before : begin],)
+
+    def _read(self, block: TokenBlock) -> Parts:
+        """The parts of a block; what it leaves out is counted."""
+        documents = block.documents
+        whole = documents.length
+        offset = np.zeros(len(block), dtype=np.int64)
+        if self._skip:
+            self._verify(block)
+            offset[0], self._skip = self._skip, 0
+        empty = whole == 0
+        oversized = (whole > self._longest) if self._drop else np.zeros_like(empty)
+        counts = np.zeros((len(block), 4), dtype=np.int64)
+        counts[:, 0], counts[:, 1], counts[:, 2] = empty, oversized, whole * oversized
+        total = np.cumsum(counts, axis=0) + self._loaded.counts()
+        self._loaded = Dropped(*total[-1].tolist())
+        keep = np.flatnonzero(~(empty | oversized))
+        parts = Parts(
+            documents.buffers,
+            documents.buffer[keep],
+            documents.start[keep] + offset[keep],
+            (whole - offset)[keep],
+            offset[keep],
+            whole[keep],
+            block.first + keep,
+            block.sources[keep].astype(np.int64),
+            block.rows[keep],
+            total[keep],
+        )
+        return _split(parts, self._longest) if self._split else parts
+
+    def _verify(self, block: TokenBlock) -> None:
+        """Compare the open document with what was delivered of it before."""
+        document = block.documents.tokens(0)
+        delivered = document[max(self._skip - CHECK_TOKENS, 0) : self._skip]
+        fits = not self._check or check_tokens((delivered,)) == self._check
+        if len(document) <= self._skip or not fits:
+            raise StateError(
+                f"document {int(block.rows[0])} of dataset {self._names[block.sources[0]]!r} is "
+                f"not the one of which {self._skip} tokens were delivered before the state was "
+                "saved: its file, the tokenizer or a function changed. Restore what the state was "
+                "saved with, or start a new run"
+            )
+
+
+def _split(parts: Parts, longest: int) -> Parts:
+    """Cut parts into pieces that end at multiples of ``longest`` tokens of their document."""
+    if not (parts.length > longest).any():
+        return parts
+    pieces = -(-parts.length // longest)
+    index = np.repeat(np.arange(len(parts)), pieces)
+    inside = (np.arange(len(index)) - np.repeat(np.cumsum(pieces) - pieces, pieces)) * longest
+    cut = parts.take(index)
+    length = np.minimum(cut.length - inside, longest)
+    return Parts(
+        cut.buffers,
+        cut.buffer,
+        cut.start + inside,
+        length,
+        cut.offset + inside,
+        cut.whole,
+        cut.draw,
+        cut.source,
+        cut.row,
+        cut.dropped,
+    )
+
+
+def _add_first(values: NDArray[np.int64], amount: int) -> NDArray[np.int64]:
+    changed = values.copy()  # rows that were made of the same array keep theirs
+    changed[0] += amount
+    return changed
+
+
+def _compact(parts: Parts) -> Parts:
+    """Let go of buffers in front that nothing refers to any more."""
+    first = int(parts.buffer.min()) if len(parts) else len(parts.buffers)
+    if first == 0:
+        return parts
+    arrays = [getattr(parts, f.name) for f in fields(parts)[2:]]
+    return Parts(parts.buffers[first:], parts.buffer - np.int32(first), *arrays)
