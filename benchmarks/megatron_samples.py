@@ -21,11 +21,13 @@ from typing import Any
 
 import numpy as np
 import torch
-from megatron_helpers import circumstances, install_reference, write_section
 from torch.utils.data import DataLoader
 
 import zephon.megatron as ours
 from zephon.types import SampleBatch
+
+sys.path.insert(0, str(Path(__file__).parent))  # not there with python -P
+from megatron_helpers import circumstances, install_reference, write_section
 
 BEGIN = "<!-- megatron-samples: written by the benchmark -->"
 END = "<!-- megatron-samples: end -->"

@@ -36,8 +36,8 @@ void widen(const Token* __restrict from, std::int64_t count, std::int64_t* __res
   for (std::int64_t i = 0; i < count; ++i) to[i] = static_cast<std::int64_t>(from[i]);
 }
 
-constexpr std::int64_t kAhead = 6;
-constexpr std::int64_t kLines = 8;
+constexpr std::int64_t kAhead = 4;
+constexpr std::int64_t kLines = 16;
 constexpr std::int64_t kLine = 64;
 
 class Gatherer {

@@ -236,6 +236,32 @@ def test_iteration_begins_even_if_the_first_batch_fails(
         next(loader)
 
 
+@pytest.mark.parametrize("error", [KeyboardInterrupt, OSError])
+def test_a_batch_that_was_not_handed_out_is_not_counted_as_delivered(
+    make: Callable[..., zephon.Pipeline], error: type[BaseException]
+) -> None:
+    calls = 0
+
+    def convert(batch: SampleBatch) -> Any:
+        nonlocal calls
+        calls += 1
+        if calls == 4:
+            raise error
+        return convert_text_batch(batch)
+
+    with ZephonDataLoader(make()) as loader:
+        expected = [next(loader) for _ in range(6)]
+    failing = ZephonDataLoader(make(), convert)
+    found = [next(failing) for _ in range(3)]
+    with pytest.raises(error):
+        next(failing)
+    rest = ZephonDataLoader(make())
+    rest.load_state_dict(failing.state_dict())
+    with rest:
+        found += [next(rest) for _ in range(3)]
+    assert all(equal(one, other) for one, other in zip(found, expected, strict=True))
+
+
 def test_an_exhausted_loader_stays_exhausted(make: Callable[..., zephon.Pipeline]) -> None:
     loader = ZephonDataLoader(make())
     next(loader)

@@ -1,6 +1,10 @@
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from itertools import islice
 from pathlib import Path
@@ -178,10 +182,96 @@ def test_nothing_runs_before_iteration_and_nothing_after_it(
     for _ in stream:
         break  # the iterator is dropped, and with it its threads
     del _
+    deadline = time.monotonic() + 30  # dropping signals and does not wait
+    while running() and time.monotonic() < deadline:
+        time.sleep(0.01)
     assert running() == []
     inline = pipeline(work(*sources), ahead=0)
     next(iter(inline))
     assert running() == []
+
+
+def test_closing_from_another_thread_ends_a_wait_and_keeps_the_position(
+    sources: list[zephon.Dataset],
+) -> None:
+    for _ in range(20):
+        stream = pipeline(work(*sources))
+        timer = threading.Timer(0.01, stream.close)
+        timer.start()
+        count = sum(1 for _ in stream)
+        timer.join()
+        assert stream.passes == 0
+        assert f"delivered: {count} lane" in zephon.state.describe(stream.local_state())
+
+
+def test_a_pipeline_in_a_cycle_is_collected_from_any_thread_without_a_deadlock(
+    tokenizer_folder: Path, tmp_path: Path
+) -> None:
+    """The collector may run in the stream's own threads: its finalizers must not wait."""
+    script = f"""
+import gc, json, time
+from pathlib import Path
+import zephon
+from zephon.loader import ZephonDataLoader
+path = Path({str(tmp_path)!r}, "t.jsonl")
+path.write_text("".join(json.dumps({{"text": "the quick brown fox " * 30}}) + "\\n" for _ in range(400)))
+gc.set_threshold(50, 2, 2)
+class Trainer: pass
+for _ in range(15):
+    source = zephon.StaticMixtureWorkSource(
+        [zephon.Dataset.from_path("t", path)], {{"t": 1}}, exhausted_policy="repeat")
+    stream = zephon.Pipeline(source).tokenize({str(tokenizer_folder)!r}, field="text")
+    trainer = Trainer()
+    trainer.loader = ZephonDataLoader(stream.pack_flat(65).batch(2).prefetch(512, 2))
+    trainer.loader.owner = trainer
+    next(trainer.loader)
+    del trainer, stream, source
+    time.sleep(0.02)
+print("end")
+"""
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", script], capture_output=True, text=True, timeout=120
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "end\n"
+    assert "cannot join" not in done.stderr
+
+
+def test_negative_ids_are_refused_where_no_vocabulary_is_known() -> None:
+    rows = [{"tokens": np.array([1, -2, 3], np.int16)}]
+    source = work(zephon.Dataset.from_dict("m", {0: zephon.InMemoryShard(rows)}))
+    batch = next(iter(pipeline(source, length=3, batch=1)))
+    with pytest.raises(DataError, match="dataset 'm', document 0: token 1 is -2, but ids are not"):
+        batch.to_training()
+
+
+def test_a_bin_file_that_shrinks_in_use_is_an_error_and_not_a_signal(tmp_path: Path) -> None:
+    from zephon.megatron.builder import IndexedDatasetBuilder
+
+    builder = IndexedDatasetBuilder(f"{tmp_path}/t.bin", dtype=np.int32)
+    for _ in range(40):
+        builder.add_document(np.arange(1000, dtype=np.int32), [1000])
+    builder.finalize(f"{tmp_path}/t.idx")
+    for ahead in (0, 64):
+        stream = pipeline(work(zephon.Dataset.from_path("t", tmp_path / "t")), length=2000)
+        batch = next(iter(stream.prefetch(ahead)))
+        size = os.path.getsize(tmp_path / "t.bin")
+        os.truncate(tmp_path / "t.bin", 4096)
+        with pytest.raises(DataError, match="t.bin: had 160000 bytes of tokens .* has 4096 now"):
+            batch.to_training(return_labels=True)
+        stream.close()
+        os.truncate(tmp_path / "t.bin", size)
+
+
+def test_a_rare_source_is_waited_for(memory_dataset: MakeDataset) -> None:
+    source = zephon.StaticMixtureWorkSource(
+        [memory_dataset("none", [0, 0, 0]), memory_dataset("some", [8, 8])],
+        {"none": 0.9995, "some": 0.0005},
+        exhausted_policy="repeat",
+    )
+    stream = pipeline(source, length=8, batch=1)
+    assert next(iter(stream)).token_counts() == {1: 8}
+    stream.close()
 
 
 def test_an_error_in_the_data_reaches_the_consumer_with_its_place(

@@ -61,7 +61,9 @@ def key(value: state.StreamState) -> tuple[Any, ...]:
 def test_a_state_survives_its_bytes_and_has_only_one_encoding(
     cursors: list[LaneCursor], delivered: int, passes: int
 ) -> None:
-    before = replace(sample(), cursors=tuple(cursors), delivered=delivered, passes=passes)
+    before = replace(
+        sample(len(cursors)), cursors=tuple(cursors), delivered=delivered, passes=passes
+    )
     data = state.encode(before)
     assert key(state.decode(data)) == key(before)
     assert state.encode(state.decode(data)) == data
@@ -139,6 +141,44 @@ def test_well_formed_bytes_with_malformed_content_are_refused() -> None:
         state.decode(head + payload + state._checksum(head + payload))
 
 
+def forged(**sections: bytes) -> bytes:
+    """A state with a checksum that fits, of sections that the encoder would not write."""
+    good = dict(state._sections(state._payload(state.encode(sample()))))
+    good.update({int(tag.removeprefix("s")): content for tag, content in sections.items()})
+    payload = b"".join(
+        bytes([tag]) + state._varint(len(content)) + content for tag, content in good.items()
+    )
+    head = state.MAGIC + state.VERSION.to_bytes(2, "little") + len(payload).to_bytes(6, "little")
+    return head + payload + state._checksum(head + payload)
+
+
+@pytest.mark.parametrize(
+    "sections",
+    [
+        {"s1": b"\x02\x05"},
+        {"s1": b"\x02\x85\x00\x00"},  # a padded varint
+        {"s1": b"\x02" + b"\xff" * 40 + b"\x01\x00"},
+        {"s1": b"\x01\x05\x00"},  # fewer lanes than the options say
+        {"s2": b"[]"},
+        {"s2": b"null"},
+        {"s2": b"[" * 100_000},
+        {"s2": b'{"canonical_replicas": 2}'},  # not written as JSON is here
+        {"s5": b"[1, 2]"},
+        {"s5": b'{"a":1}'},
+        {"s5": b'[{"name":1},{"name":2}]'},
+        {"s5": b'[{"name":"a"},{"name":"b"}]'},
+        {"s6": b"\x05\x00"},
+        {"s6": b"\x07\x02"},
+        {"s6": b"\x00\x03"},
+        {"s7": b""},
+    ],
+)
+def test_forged_content_is_refused_as_every_damage_is(sections: dict[str, bytes]) -> None:
+    assert state.decode(forged()) == sample()
+    with pytest.raises(StateError, match="the state's content is malformed"):
+        state.decode(forged(**sections))
+
+
 def test_a_refusal_lists_everything_that_differs() -> None:
     saved = sample()
     a, b = saved.sources
@@ -180,7 +220,7 @@ def test_describe_tells_position_sources_and_options() -> None:
     assert "delivered: 5 lane-batches over 20 lanes, in pass 1" in text
     assert "a: 75.0000% of documents, 10 documents in 1 shards, 800 bytes, memory" in text
     assert "lane 0: document 3, token 17; left out 1 empty and 2 oversized documents" in text
-    window = replace(sample(), cursors=(LaneCursor(DocumentCursor(8), 5, 2, 7, b"checksum"),))
+    window = replace(sample(1), cursors=(LaneCursor(DocumentCursor(8), 5, 2, 7, b"checksum"),))
     assert "document 8, token 0, row 5 of its window, 7 of the shuffle" in state.describe(
         state.encode(window)
     )

@@ -103,6 +103,8 @@ def test_float_tokens_are_refused(tmp_path: Path) -> None:
         ("true.jsonl", "lance", ConfigError, "unknown format 'lance'; known formats: jsonl, bin"),
         ("", None, ConfigError, "path is empty"),
         ([], None, ConfigError, "path is an empty list"),
+        (None, None, ConfigTypeError, "path is None, expected a str, a PathLike or a sequence"),
+        ("z.jsonl.zst", None, DataError, "z.jsonl.zst: dataset 'd': is zstandard data"),
         (["true.jsonl", 3], None, ConfigTypeError, "path holds a int"),
         ("mixed", None, DataError, "mixes the formats bin, jsonl"),
         ("half.idx", None, DataError, "half.bin"),
@@ -122,6 +124,7 @@ def test_paths_that_name_no_data_say_what_is_wrong(
         Path(folder).mkdir()
     Path("other/a.ds").write_bytes(b"\1\2")
     Path("other/b.ds").write_bytes(b"\1\2")
+    Path("z.jsonl.zst").write_bytes(b"\x28\xb5\x2f\xfd and so on")
     Path("p.parquet").write_bytes(b"PAR1 and so on")
     write_pair(Path("mixed/p"), [[[1]]])
     Path("mixed/q.jsonl").write_text('{"text": "x"}\n')
@@ -140,8 +143,28 @@ def test_a_format_is_found_by_content_where_the_suffix_does_not_tell(tmp_path: P
         Dataset.from_path("d", tmp_path / "records.dat", fmt="jsonl")
 
 
+def test_links_are_followed_once_and_dangling_ones_are_errors(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    (data / "sub").mkdir(parents=True)
+    (tmp_path / "elsewhere").mkdir()
+    (data / "a.jsonl").write_text('{"text": "a"}\n')
+    (data / "sub" / "b.jsonl").write_text('{"text": "b"}\n')
+    (tmp_path / "elsewhere" / "c.jsonl").write_text('{"text": "c"}\n')
+    (data / "linked").symlink_to(tmp_path / "elsewhere")
+    (data / "sub" / "up").symlink_to(data)
+    (data / "again.jsonl").symlink_to(data / "a.jsonl")
+    for path in (data, f"{data}/**/*.jsonl", [data / "a.jsonl", data / "sub/../again.jsonl", data]):
+        dataset = Dataset.from_path("d", path)
+        assert sorted(str(t) for t in texts(dataset, list(range(dataset.total())))) == ["a", "b", "c"]
+    (data / "gone.jsonl").symlink_to(data / "nothing.jsonl")
+    with pytest.raises(DataError, match="gone.jsonl: dataset 'd': the link leads to .*nothing.jso"):
+        Dataset.from_path("d", data)
+
+
 def test_names_and_shards_are_checked() -> None:
     shard = InMemoryShard([{"text": "x"}])
+    with pytest.raises(ConfigError, match="which UTF-8 cannot write: choose another one"):
+        Dataset.from_dict("\udcff", {0: shard})
     with pytest.raises(ConfigError, match="name is empty"):
         Dataset.from_dict("", {0: shard})
     with pytest.raises(ConfigTypeError, match="name is 3, expected a str"):

@@ -2,7 +2,8 @@ import pickle
 
 import numpy as np
 import pytest
-from torch.utils.data import DataLoader
+import torch
+from torch.utils.data import DataLoader, default_collate
 
 from oracles import blending as oracle
 from zephon.errors import ConfigError, ConfigTypeError
@@ -127,6 +128,15 @@ def test_members_must_go_together(members, member, config):
 def test_one_member_may_be_blended_alone(members, config):
     blend = BlendedDataset(members[:1], [3], 7, config())
     assert blend.dataset_sample_index.tolist() == list(range(7))
+
+
+def test_a_batch_is_the_collated_items(members, config):
+    blend = BlendedDataset(members, [10, 5, 3], None, config())
+    batch, collated = blend.batch(range(9)), default_collate(blend.__getitems__(range(9)))
+    assert list(batch) == list(collated)
+    for name, tensor in collated.items():
+        assert batch[name].dtype == tensor.dtype
+        assert torch.equal(batch[name], tensor)
 
 
 @pytest.mark.parametrize("cached", [True, False])

@@ -11,7 +11,7 @@ import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from torch.utils.data import DataLoader
+from torch.utils.data import DataLoader, default_collate
 
 from oracles.gpt_sample import gpt_sample
 from zephon.errors import ConfigError, ConfigTypeError, DataError
@@ -388,6 +388,17 @@ def test_a_data_loader_collates_it(prefix, config, workers):
     loader = DataLoader(dataset, batch_size=4, num_workers=workers)
     rows = [row for batch in loader for row in batch["tokens"].tolist()]
     assert rows == [item["tokens"].tolist() for item in dataset]
+
+
+@pytest.mark.parametrize("attention", [True, False])
+def test_a_batch_is_the_collated_items(prefix, config, attention):
+    dataset = make(prefix, config(create_attention_mask=attention), 20)
+    batch = dataset.batch([3, 0, None, 7, -1])
+    collated = default_collate(dataset.__getitems__([3, 0, None, 7, -1]))
+    assert list(batch) == list(collated)
+    for name, tensor in collated.items():
+        assert batch[name].dtype == tensor.dtype
+        assert torch.equal(batch[name], tensor)
 
 
 def test_the_config_must_be_that_of_a_gpt_dataset(prefix):

@@ -123,24 +123,21 @@ class BlendedDataset:
         ids: NDArray[Any] = np.empty(self._total(), self._id_dtype())
         samples = np.empty(len(ids), np.int64)
         count = len(self.datasets)
-        small = ids.dtype == np.int16
         if self.size is None:
             exhaustively = (
                 helpers_cpp.build_exhaustive_blending_indices
-                if small
+                if ids.dtype == np.int16
                 else helpers_cpp.build_exhaustive_blending_indices_int32
             )
             counts = np.array(self.weights, np.int64)
             self._check_counts(counts)
             exhaustively(ids, samples, counts, count)
         else:
-            build = (
-                helpers_cpp.build_blending_indices
-                if small
-                else helpers_cpp.build_blending_indices_int32
+            weights = np.array(self.weights)
+            counts = helpers_cpp.build_blending_indices_counted(
+                ids, samples, weights, count, self.size, False
             )
-            build(ids, samples, np.array(self.weights), count, self.size, False)
-            self._check_counts(_count(ids, count))
+            self._check_counts(counts)
         return ids, samples
 
     def _check_counts(self, counts: NDArray[np.int64]) -> None:
@@ -194,8 +191,19 @@ class BlendedDataset:
 
     def __getitems__(self, indices: Sequence[int | None]) -> list[Sample]:
         """Several samples at once; each tensor is a part of one that holds the whole batch."""
+        ids, rows = self._rows(indices)
+        return [{"dataset_id": id, **item} for id, item in zip(ids, rows.items(), strict=True)]
+
+    def batch(self, indices: Sequence[int | None]) -> Sample:
+        """Several samples as one, each field ``[len(indices), L]``, without collating them."""
+        import torch
+
+        ids, rows = self._rows(indices)
+        return {"dataset_id": torch.from_numpy(ids), **rows.batch()}
+
+    def _rows(self, indices: Sequence[int | None]) -> tuple[NDArray[Any], SampleRows]:
         positions = [self._position(idx) for idx in indices]
-        ids = self.dataset_index[positions]
+        ids: NDArray[Any] = self.dataset_index[positions]
         samples = self.dataset_sample_index[positions]
         rows = SampleRows(self.datasets[0].config, len(positions))
         for dataset in sorted(set(ids.tolist())):
@@ -204,7 +212,7 @@ class BlendedDataset:
         for row, idx in enumerate(indices):
             if idx is None or idx < 0:
                 rows.drop_loss(row)
-        return [{"dataset_id": id, **item} for id, item in zip(ids, rows.items(), strict=True)]
+        return ids, rows
 
     def _position(self, idx: int | None) -> int:
         if idx is None:

@@ -266,6 +266,13 @@ class GPTDataset:
 
     def __getitems__(self, indices: Sequence[int | None]) -> list[Sample]:
         """Several samples at once; each tensor is a part of one that holds the whole batch."""
+        return self._rows(indices).items()
+
+    def batch(self, indices: Sequence[int | None]) -> Sample:
+        """Several samples as one, each field ``[len(indices), L]``, without collating them."""
+        return self._rows(indices).batch()
+
+    def _rows(self, indices: Sequence[int | None]) -> SampleRows:
         located = [self.locate(idx) for idx in indices]
         rows = SampleRows(self.config, len(located))
         samples = np.array([sample for sample, _ in located], np.int64)
@@ -273,7 +280,7 @@ class GPTDataset:
         for row, (_, without_loss) in enumerate(located):
             if without_loss:
                 rows.drop_loss(row)
-        return rows.items()
+        return rows
 
     def locate(self, idx: int | None) -> tuple[int, bool]:
         """The sample of an index, and whether it is padding of a batch.

@@ -47,28 +47,39 @@ class SampleRows:
         import torch
 
         length = config.sequence_length
-        shape = (length,) if rows is None else (rows, length)
-        size = length * (1 if rows is None else rows)
+        size = length if rows is None else rows * length
         with_positions = config.flavour != "automodel"
         # One block from numpy: a quarter of the allocations, each cheaper than torch's.
-        integers = 3 if with_positions else 2
-        block = np.empty(integers * size + (size + 1) // 2, np.int64)
-        tokens = block[:size].reshape(shape)
-        labels = block[size : 2 * size].reshape(shape)
-        loss_mask = block[integers * size :].view(np.float32)[:size].reshape(shape)
-        positions = block[2 * size : 3 * size].reshape(shape) if with_positions else None
-        ends = np.empty(shape, np.uint8) if config.reset_attention_mask else None
+        begins = (3 if with_positions else 2) * size
+        block = np.empty(begins + (size + 1) // 2, np.int64)
+        tokens, labels = block[:size], block[size : 2 * size]
+        positions = block[2 * size : begins] if with_positions else None
+        loss_mask = block[begins:].view(np.float32)
+        if size % 2:
+            loss_mask = loss_mask[:size]
+        if rows is not None:
+            shape = (rows, length)
+            tokens, labels = tokens.reshape(shape), labels.reshape(shape)
+            loss_mask = loss_mask.reshape(shape)
+            positions = positions if positions is None else positions.reshape(shape)
+        ends = np.empty(tokens.shape, np.uint8) if config.reset_attention_mask else None
 
         self.arrays: _Outputs = (tokens, labels, loss_mask, positions, ends)
         self._attention = config.create_attention_mask
         as_tensor = torch.from_numpy
-        self.tensors = {
-            "tokens" if with_positions else "input_ids": as_tensor(tokens),
-            "labels": as_tensor(labels),
-            "loss_mask": as_tensor(loss_mask),
-        }
-        if positions is not None:
-            self.tensors["position_ids"] = as_tensor(positions)
+        if positions is None:
+            self.tensors = {
+                "input_ids": as_tensor(tokens),
+                "labels": as_tensor(labels),
+                "loss_mask": as_tensor(loss_mask),
+            }
+        else:
+            self.tensors = {
+                "tokens": as_tensor(tokens),
+                "labels": as_tensor(labels),
+                "loss_mask": as_tensor(loss_mask),
+                "position_ids": as_tensor(positions),
+            }
 
     def drop_loss(self, row: int) -> None:
         """Let no label of a row count."""
@@ -77,7 +88,9 @@ class SampleRows:
 
     def item(self) -> dict[str, torch.Tensor]:
         """The single sample of ``rows=None``."""
-        return self._with_attention(self.tensors, 0) if self._attention else self.tensors
+        if not self._attention:
+            return self.tensors
+        return {**self.tensors, "attention_mask": self._attention_mask(0)}
 
     def items(self) -> list[dict[str, torch.Tensor]]:
         """A sample for each row, whose tensors are views."""
@@ -86,17 +99,27 @@ class SampleRows:
             dict(zip(names, row, strict=True))
             for row in zip(*(tensor.unbind(0) for tensor in self.tensors.values()), strict=True)
         ]
-        if not self._attention:
-            return samples
-        return [self._with_attention(sample, row) for row, sample in enumerate(samples)]
+        if self._attention:
+            for row, sample in enumerate(samples):
+                sample["attention_mask"] = self._attention_mask(row)
+        return samples
 
-    def _with_attention(self, sample: dict[str, torch.Tensor], row: int) -> dict[str, torch.Tensor]:
+    def batch(self) -> dict[str, torch.Tensor]:
+        """The samples as one: what collating :meth:`items` would copy together."""
         import torch
 
-        length = len(sample["labels"])
+        if not self._attention:
+            return self.tensors
+        masks = [self._attention_mask(row) for row in range(len(self.arrays[0]))]
+        return {**self.tensors, "attention_mask": torch.stack(masks)}
+
+    def _attention_mask(self, row: int) -> torch.Tensor:
+        import torch
+
+        length = self.arrays[0].shape[-1]
         mask = torch.ones((length, length), dtype=torch.bool).triu_(1)
         ends = self.arrays[-1]
         if ends is not None:
             for end in np.flatnonzero(ends if ends.ndim == 1 else ends[row]).tolist():
                 mask[end + 1 :, : end + 1] = True
-        return {**sample, "attention_mask": mask.unsqueeze(0)}
+        return mask.unsqueeze(0)

@@ -139,13 +139,17 @@ class _Run:
                 assert item is not None, "an endless lane ended"
                 yield self._batch(number, *item)
                 number += plan.share.degree
+        # Lanes that had ended when a round with fillers was begun are filled to its end. What was
+        # agreed on with batches of another size says nothing: ask again.
+        agreed = plan.end == "filler" and self._position.delivered % lanes != 0
         while True:
             numbers = range(number, (number // lanes + 1) * lanes, plan.share.degree)
             items = [self._take(n) for n in numbers]
-            if not self._goes_on(items):
+            if not agreed and not self._goes_on(items):
                 if not (isinstance(plan.agree, Agreement) and plan.agree.closed):
                     self._report(items)
                 return
+            agreed = False
             for n, item in zip(numbers, items, strict=True):
                 yield self._batch(n, *(item or self._filler(n)))
             number = numbers[-1] + plan.share.degree
