@@ -168,6 +168,13 @@ def test_nothing_runs_before_iteration_and_nothing_after_it(
     def running() -> list[str]:
         return [t.name for t in threading.enumerate() if t.name.startswith("zephon")]
 
+    def settle() -> list[str]:
+        deadline = time.monotonic() + 30  # dropping an iterator signals and does not wait
+        while running() and time.monotonic() < deadline:
+            time.sleep(0.01)
+        return running()
+
+    assert settle() == []  # of what other tests dropped
     stream = pipeline(work(*sources))
     stream.restore(stream.checkpoint())
     assert running() == []
@@ -182,10 +189,7 @@ def test_nothing_runs_before_iteration_and_nothing_after_it(
     for _ in stream:
         break  # the iterator is dropped, and with it its threads
     del _
-    deadline = time.monotonic() + 30  # dropping signals and does not wait
-    while running() and time.monotonic() < deadline:
-        time.sleep(0.01)
-    assert running() == []
+    assert settle() == []
     inline = pipeline(work(*sources), ahead=0)
     next(iter(inline))
     assert running() == []
@@ -214,7 +218,8 @@ from pathlib import Path
 import zephon
 from zephon.loader import ZephonDataLoader
 path = Path({str(tmp_path)!r}, "t.jsonl")
-path.write_text("".join(json.dumps({{"text": "the quick brown fox " * 30}}) + "\\n" for _ in range(400)))
+line = json.dumps({{"text": "the quick brown fox " * 30}}) + "\\n"
+path.write_text(line * 400)
 gc.set_threshold(50, 2, 2)
 class Trainer: pass
 for _ in range(15):

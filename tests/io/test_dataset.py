@@ -155,7 +155,11 @@ def test_links_are_followed_once_and_dangling_ones_are_errors(tmp_path: Path) ->
     (data / "again.jsonl").symlink_to(data / "a.jsonl")
     for path in (data, f"{data}/**/*.jsonl", [data / "a.jsonl", data / "sub/../again.jsonl", data]):
         dataset = Dataset.from_path("d", path)
-        assert sorted(str(t) for t in texts(dataset, list(range(dataset.total())))) == ["a", "b", "c"]
+        assert sorted(str(t) for t in texts(dataset, list(range(dataset.total())))) == [
+            "a",
+            "b",
+            "c",
+        ]
     (data / "gone.jsonl").symlink_to(data / "nothing.jsonl")
     with pytest.raises(DataError, match="gone.jsonl: dataset 'd': the link leads to .*nothing.jso"):
         Dataset.from_path("d", data)
