@@ -23,7 +23,10 @@ Sources = tuple[state_format.SourceState, ...]
 def stream_shape(description: Description, work: WorkSource) -> dict[str, Any]:
     """Everything besides the sources that decides what is delivered, as JSON values."""
     tokenizer, shuffle = description.tokenizer, description.shuffle
+    # Rows that come ready made may be dealt out by micro-batches.
+    dealt = {} if work.row_length is None else {"microbatch_size": description.microbatch_size}
     return {
+        **dealt,
         "order": ORDER_VERSION,
         "work": work.options(),
         "tokenizer": None if tokenizer is None else tokenizer.identity,

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from zephon import checks
 from zephon import state as state_format
 from zephon.checkpoint import read_state, resume_work, source_digests, write_state
 from zephon.cursor import Dropped
-from zephon.errors import ConfigTypeError, LifecycleError, ZephonError
+from zephon.errors import ConfigError, ConfigTypeError, LifecycleError, ZephonError
 from zephon.estimate import estimate_steps
 from zephon.explain import explain
+from zephon.ops.pack import PackOptions
 from zephon.options import check_int
 from zephon.runtime.exchange import Exchange, open_exchange
 from zephon.runtime.lengths import document_lengths
@@ -64,6 +66,8 @@ class Pipeline(Stages):
         self.ws = work_source
         self._asked = work_source
         super().__init__()
+        if work_source.row_length is not None:  # rows ready made: nothing else is packed
+            self._said = replace(self._said, pack=PackOptions(max_length=work_source.row_length))
         self._stream: Stream | None = None
         self._position: Position | None = None
         self._digests: tuple[bytes, ...] | None = None
@@ -275,6 +279,13 @@ class Pipeline(Stages):
         if self._digests is None:
             self._digests = source_digests(self.ws)
         return self._digests
+
+    def _refuse_ready_rows(self, call: str) -> None:
+        if self.ws.row_length is not None:
+            raise ConfigError(
+                f"{call}(...) does not apply: {type(self.ws).__name__} gives rows of "
+                f"{self.ws.row_length} tokens ready made; call batch(...)"
+            )
 
     def _refuse_while_iterating(self, call: str) -> None:
         if self._stream is not None:

@@ -69,6 +69,7 @@ class Stages(ABC):
         ConfigError
             An option is out of range, or a special token is not known.
         """
+        self._refuse_ready_rows("tokenize")
         self._change("tokenize", self._said.tokenizer, before=("pack_flat", "shuffle", "batch"))
         if (tokenizer is None) == (tokenizer_id is None):
             raise ConfigError(
@@ -118,6 +119,7 @@ class Stages(ABC):
             given, ``first_fit`` and ``best_fit`` do so and the others cut them;
             False with the former splits them into parts of a row.
         """
+        self._refuse_ready_rows("pack_flat")
         self._change("pack_flat", self._said.pack, before=("shuffle", "batch"))
         options = PackOptions(
             max_length=max_length,
@@ -202,6 +204,10 @@ class Stages(ABC):
         for name in before:
             if later[name] is not None:
                 raise ConfigError(f"{call}(...) belongs before {name}(...)")
+
+    @abstractmethod
+    def _refuse_ready_rows(self, call: str) -> None:
+        """ConfigError if the work source gives rows ready made."""
 
     @abstractmethod
     def _refuse_while_iterating(self, call: str) -> None:

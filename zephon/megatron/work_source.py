@@ -60,6 +60,8 @@ class MegatronWorkSource(WorkSource):
         The dataset masks by token value (``eod_mask_loss``), or no sample is left.
     """
 
+    row_length: int
+
     def __init__(self, dataset: GPTDataset | BlendedDataset, *, consumed_samples: int = 0) -> None:
         if not isinstance(dataset, (GPTDataset, BlendedDataset)):
             raise ConfigTypeError(

@@ -7,7 +7,7 @@ from concurrent.futures import Executor
 from dataclasses import dataclass, replace
 
 from zephon.block import TokenBlock
-from zephon.cursor import Dropped, LaneCursor
+from zephon.cursor import DocumentCursor, Dropped, LaneCursor
 from zephon.ops.documents import DocumentStream
 from zephon.ops.pack import PackOptions, RowSource, make_packer
 from zephon.ops.shuffle import Shuffle, ShuffleOptions
@@ -15,7 +15,7 @@ from zephon.ops.tokenize import TextTokenizer
 from zephon.options import PrefetchOptions
 from zephon.rows import Rows
 from zephon.runtime.documents import DocumentReader, read_ahead
-from zephon.work.base import WorkSource
+from zephon.work.base import LaneRows, WorkSource
 
 _TOKEN_BLOCK, _TEXT_BLOCK = 256, 32
 """Documents that are read at a time, where nobody reads ahead."""
@@ -68,6 +68,19 @@ def _rows(
 ) -> RowSource:
     # A shuffle window that was begun checks its own rows; what it is made of needs no check.
     inner = replace(cursor.without_check() if cursor.shuffled else cursor, window=0, shuffled=0)
+    if plan.work.row_length is not None:
+        made = plan.work.lane_rows(
+            lane, plan.lanes, plan.microbatch_size, vocab_size=plan.vocab_size
+        )
+        rows: RowSource = ReadyRows(made, inner)
+    else:
+        rows = _packed(plan, lane, passes, inner, executor)
+    return rows if plan.shuffle is None else Shuffle(rows, plan.shuffle, lane, cursor)
+
+
+def _packed(
+    plan: LanePlan, lane: int, passes: int, inner: LaneCursor, executor: Executor | None
+) -> RowSource:
     documents = DocumentStream(
         _blocks(plan, lane, passes, inner.documents.draw, executor),
         inner.documents,
@@ -78,10 +91,30 @@ def _rows(
         names=[dataset.name for dataset in plan.work.datasets],
         patience=_patience(plan.work),
     )
-    packer = make_packer(
+    return make_packer(
         documents, plan.pack, inner, pad_tail=plan.pad_tail, vocab_size=plan.vocab_size
     )
-    return packer if plan.shuffle is None else Shuffle(packer, plan.shuffle, lane, cursor)
+
+
+class ReadyRows(RowSource):
+    """Rows that a work source gives ready made; the position is the number of the next."""
+
+    def __init__(self, rows: LaneRows, cursor: LaneCursor) -> None:
+        self._rows = rows
+        self._next = cursor.documents.draw
+
+    def take(self, count: int) -> Rows | None:
+        """The next rows of the lane."""
+        length = self._rows.length()
+        if length is not None and self._next >= length:
+            return None
+        rows = self._rows.take(self._next, count)
+        self._next += len(rows)
+        return rows
+
+    def cursor(self) -> LaneCursor:
+        """The number of the next row."""
+        return LaneCursor(DocumentCursor(self._next))
 
 
 def _patience(work: WorkSource) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +15,7 @@ from zephon.work.plan import Plan
 
 if TYPE_CHECKING:
     from zephon.io.dataset import Dataset
+    from zephon.rows import Rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +62,18 @@ class LaneOrder(ABC):
         """
 
 
+class LaneRows(Protocol):
+    """The rows of one lane, as a function of their number."""
+
+    def take(self, first: int, count: int) -> Rows:
+        """Rows ``first`` to ``first + count - 1`` of the lane, fewer where it ends before."""
+        ...
+
+    def length(self) -> int | None:
+        """Number of rows of this lane, None if it has no end."""
+        ...
+
+
 class WorkSource(ABC):
     """Describes which documents a run draws, without holding a position.
 
@@ -81,6 +94,8 @@ class WorkSource(ABC):
 
     datasets: tuple[Dataset, ...]
     weights: tuple[int, ...]
+    row_length: int | None = None
+    """Tokens of a row, if the source gives rows ready made (:meth:`lane_rows`)."""
     seed: int = 0
     chunk_size: int | None = None
     token_estimation: TokenEstimation | None = None
@@ -115,6 +130,15 @@ class WorkSource(ABC):
 
         ``run`` counts how often a work source that ends was gone through before.
         """
+
+    def lane_rows(
+        self, lane: int, lanes: int, microbatch_size: int, *, vocab_size: int = 0
+    ) -> LaneRows:
+        """The rows of a lane, if :attr:`row_length` says that there are any.
+
+        They may depend on ``microbatch_size``, which is then a part of the stream.
+        """
+        raise NotImplementedError(f"{type(self).__name__} gives documents, not rows")
 
     @abstractmethod
     def options(self) -> dict[str, Any]:
