@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import Literal, Protocol
 
 from zephon.errors import ConfigError
-
-if TYPE_CHECKING:
-    from zephon.pipeline import Pipeline
 
 __all__ = ["Issue", "ValidationError", "ValidationReport", "preflight_tokenizers"]
 
@@ -110,6 +107,14 @@ class ValidationError(ConfigError):
         return ValidationError, (self.report,)
 
 
-def preflight_tokenizers(pipeline: Pipeline) -> ValidationReport:
+class Preflight(Protocol):
+    """What can use its tokenizer before its first batch; a pipeline can."""
+
+    def preflight_tokenizers(self, *, strict: bool = True) -> ValidationReport:
+        """Use it once."""
+        ...
+
+
+def preflight_tokenizers(pipeline: Preflight) -> ValidationReport:
     """Use the tokenizer of ``pipeline`` once; see :meth:`zephon.Pipeline.preflight_tokenizers`."""
     return pipeline.preflight_tokenizers(strict=False)
