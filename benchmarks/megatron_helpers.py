@@ -17,8 +17,6 @@ from __future__ import annotations
 
 import argparse
 import ctypes
-import os
-import platform
 import subprocess
 import sys
 import time
@@ -35,9 +33,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-import zephon
 from zephon._native.mersenne import NumpyShuffle
 from zephon.megatron import compile_helper
+
+sys.path.insert(0, str(Path(__file__).parent))  # not there with python -P
+from report import machine, write_section
 
 BEGIN, END = "<!-- megatron-helpers: written by the benchmark -->", "<!-- megatron-helpers: end -->"
 SEED = 1234
@@ -267,28 +267,12 @@ def circumstances(folder: Path, repeats: int, command: str) -> str:
     (reference,) = (
         d.version for d in distributions(path=[str(folder)]) if d.name.startswith("megatron")
     )
-    names = Path("/proc/cpuinfo").read_text().splitlines()
-    cpu = next((n.split(":")[1].strip() for n in names if n.startswith("model name")), "unknown")
-    return (
-        f"zephon {zephon.__version__} beside megatron-core {reference}, CPython "
-        f"{platform.python_version()}, NumPy {np.__version__}, {cpu}, "
-        f"{len(os.sched_getaffinity(0))} cores, load {os.getloadavg()[0]:.1f}, "
-        f"{time.strftime('%Y-%m-%d')}; medians of {repeats} turns.\n`{command}`"
-    )
+    return machine(f" beside megatron-core {reference}", repeats, command)
 
 
 def command(args: argparse.Namespace) -> str:
     words = f"python benchmarks/megatron_helpers.py --scale {args.scale:g} --repeats {args.repeats}"
     return f"{words} --only {args.only}" if args.only else words
-
-
-def write_section(path: Path, text: str, begin: str, end: str) -> None:
-    """Put the section between its marks, at the end of the file if it has none."""
-    section = f"{begin}\n{text}\n{end}\n"
-    old = path.read_text() if path.exists() else "# Performance\n"
-    head, mark, rest = old.partition(begin)
-    new = head + section + rest.partition(f"{end}\n")[2] if mark else f"{old}\n{section}"
-    path.write_text(new)
 
 
 def main() -> None:

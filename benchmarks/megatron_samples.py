@@ -27,7 +27,8 @@ import zephon.megatron as ours
 from zephon.types import SampleBatch
 
 sys.path.insert(0, str(Path(__file__).parent))  # not there with python -P
-from megatron_helpers import circumstances, install_reference, write_section
+from megatron_helpers import circumstances, install_reference
+from report import write_section
 
 BEGIN = "<!-- megatron-samples: written by the benchmark -->"
 END = "<!-- megatron-samples: end -->"
