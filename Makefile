@@ -63,7 +63,7 @@ demo: $(VENV)/.stamp-package
 
 test: $(VENV)/.stamp-package
 	@$(STEP) "C++ tests" tests/cpp/run.sh
-	@$(STEP) "Python tests" $(VENV)/bin/pytest $(TESTS)
+	@$(STEP) "Python tests" $(VENV)/bin/pytest -n auto --durations=12 $(TESTS)
 
 lint: $(VENV)/.stamp-package
 	@$(STEP) "ruff check" $(VENV)/bin/ruff check

@@ -62,14 +62,14 @@ def merged(seen: list[Seen]) -> Seen:
 def test_saved_on_some_ranks_and_resumed_on_others_the_sequence_is_the_same(
     tmp_path: Path, shape: dict[str, Any]
 ) -> None:
-    [expected], _ = run(tmp_path / "whole", 1, steps=30, **shape)
+    [expected], _ = run(tmp_path / "whole", 1, steps=20, **shape)
     found: Seen = []
-    for ranks, steps in ((2, 3), (4, 2), (1, 5), (2, 5)):  # stops in the middle of rounds of 8
+    for ranks, steps in ((2, 3), (4, 2), (1, 5)):  # stops in the middle of rounds of 8
         seen, state = run(tmp_path / "parts", ranks, steps=steps, **shape)
         (tmp_path / "parts" / "state").write_bytes(state)
         found += merged(seen)
     assert found == expected[: len(found)]
-    assert len(found) == 29
+    assert len(found) == 19
 
 
 @pytest.mark.slow
