@@ -9,6 +9,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from zephon._threads import get_threads, set_threads
     from zephon.megatron._compile import _HELPER_CACHE_ROOT as _HELPER_CACHE_ROOT
     from zephon.megatron._compile import compile_helper
     from zephon.megatron.blend import get_blend_from_list
@@ -20,7 +21,9 @@ __all__ = [
     "IndexedDatasetBuilder",
     "compile_helper",
     "get_blend_from_list",
+    "get_threads",
     "optimal_dtype",
+    "set_threads",
 ]
 
 _HOMES = {
@@ -29,7 +32,9 @@ _HOMES = {
     "get_blend_from_list": "zephon.megatron.blend",
     "IndexedDataset": "zephon.megatron.indexed",
     "IndexedDatasetBuilder": "zephon.megatron.builder",
+    "get_threads": "zephon._threads",
     "optimal_dtype": "zephon.megatron.builder",
+    "set_threads": "zephon._threads",
 }
 
 
