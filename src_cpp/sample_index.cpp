@@ -51,35 +51,46 @@ std::int64_t next_row(std::int64_t tokens, SampleIndexShape shape) noexcept {
   return std::min(next, shape.samples + 1);
 }
 
-// Writes the rows that are completed by the documents of these sizes, the first
-// of which is at `position` and begins `start` tokens after the first of all.
-// Touches no other row: those may be another thread's.
+// Writes rows, one document after the other.
 template <typename Row>
-void place_samples(std::span<const std::int32_t> sizes, std::size_t position, std::int64_t start,
-                   std::int64_t end, SampleIndexShape shape, Row* rows) noexcept {
-  const std::int64_t first_row = next_row(start, shape);
-  Row* row = rows + 2 * first_row;
-  const Row* const end_of_rows = rows + 2 * next_row(end, shape);
-  std::int64_t target = first_row * shape.sequence_length + shape.extra;
-  for (const std::int32_t* size = sizes.data(); row != end_of_rows; ++size, ++position) {
-    const std::int64_t document_end = start + *size;
-    const auto write = [&] {
-      row[0] = static_cast<Row>(position);
-      row[1] = static_cast<Row>(target - shape.extra - start);
-    };
+struct Placing {
+  std::int64_t length;
+  std::int64_t extra;
+  std::int64_t left;  // tokens that the next row still waits for
+  Row* row;
+  const Row* end;
+
+  bool all_written() const noexcept { return row == end; }
+
+  // At least one row is not yet written.
+  void place(std::size_t position, std::int64_t size) noexcept {
     // Written whether or not it is kept: whether a document completes a sample
     // is a coin toss, and a wrongly predicted branch costs more.
-    write();
-    const bool hit = document_end >= target;
-    row += hit ? 2 : 0;
-    target += hit ? shape.sequence_length : 0;
-    while (row != end_of_rows && document_end >= target) {  // a document of several samples
-      write();
+    write(position);
+    const std::int64_t hit = left <= size ? 1 : 0;
+    row += 2 * hit;
+    left += length & -hit;
+    while (left <= size && !all_written()) {  // a document of several samples
+      write(position);
       row += 2;
-      target += shape.sequence_length;
+      left += length;
     }
-    start = document_end;
+    left -= size;
   }
+
+  void write(std::size_t position) noexcept {
+    row[0] = static_cast<Row>(position);
+    row[1] = static_cast<Row>(left - extra);
+  }
+};
+
+// For the rows that are completed by the tokens from `start` to `end`; it touches
+// no other, which may be another thread's.
+template <typename Row>
+Placing<Row> placing(std::int64_t start, std::int64_t end, SampleIndexShape shape, Row* rows) {
+  const std::int64_t first = next_row(start, shape);
+  return {shape.sequence_length, shape.extra, first * shape.sequence_length + shape.extra - start,
+          rows + 2 * first, rows + 2 * next_row(end, shape)};
 }
 
 }  // namespace
@@ -129,35 +140,15 @@ template <typename Row>
 std::int64_t place_in_one_pass(std::span<const std::int32_t> sizes,
                                std::span<const std::int32_t> documents, SampleIndexShape shape,
                                std::span<Row> rows) noexcept {
-  const std::int64_t length = shape.sequence_length;
-  Row* row = rows.data() + 2;
-  Row* const end_of_rows = rows.data() + rows.size();
-  std::int64_t start = 0;                      // tokens before the current document
-  std::int64_t target = length + shape.extra;  // tokens that the next row waits for
-  const auto write = [&](std::size_t position) {
-    row[0] = static_cast<Row>(position);
-    row[1] = static_cast<Row>(target - shape.extra - start);
-  };
-
+  Placing<Row> placing{shape.sequence_length, shape.extra, shape.sequence_length + shape.extra,
+                       rows.data() + 2, rows.data() + rows.size()};
+  std::int64_t start = 0;
   std::size_t next = 0;
-  if (row != end_of_rows) {
+  if (!placing.all_written()) {
     next = visit_sizes(sizes.data(), documents, 0, [&](std::size_t position, std::int64_t size) {
-      const std::int64_t end = start + size;
-      // Written whether or not it is kept: whether a document completes a
-      // sample is a coin toss, and a wrongly predicted branch costs more.
-      write(position);
-      const bool hit = end >= target;
-      row += hit ? 2 : 0;
-      target += hit ? length : 0;
-      if (end >= target) {  // a document longer than a sample completes several
-        while (row != end_of_rows && end >= target) {
-          write(position);
-          row += 2;
-          target += length;
-        }
-      }
-      start = end;
-      return row != end_of_rows;
+      placing.place(position, size);
+      start += size;
+      return !placing.all_written();
     });
   }
   return start + count_tokens(sizes, documents.subspan(next));
@@ -180,7 +171,9 @@ std::int64_t place_in_pieces(std::span<const std::int32_t> sizes,
   on_threads(count, [&] {
     const std::span<std::int32_t> own = std::span(fetched).subspan(
         arrived.fetch_add(1) * most_fetched * length, most_fetched * length);
-    std::array<std::size_t, most_fetched> waiting;  // pieces fetched, from first_ to end_
+    // Pieces whose sizes are fetched, number first_waiting to end_waiting - 1 of
+    // all that this thread has had.
+    std::array<std::size_t, most_fetched> waiting;
     std::size_t first_waiting = 0;
     std::size_t end_waiting = 0;
     std::size_t summed = 0;  // pieces in `start`
@@ -195,8 +188,9 @@ std::int64_t place_in_pieces(std::span<const std::int32_t> sizes,
         }
         if (summed < piece) break;
         sum = sums[piece].load(std::memory_order_relaxed);
-        place_samples(own.subspan(first_waiting % most_fetched * length, length), piece * length,
-                      start, start + sum, shape, rows.data());
+        auto here = placing(start, start + sum, shape, rows.data());
+        const std::int32_t* size = &own[first_waiting % most_fetched * length];
+        for (std::size_t at = piece * length; !here.all_written(); ++at) here.place(at, *size++);
         ++first_waiting;
       }
       if (!more || end_waiting - first_waiting == most_fetched) {
