@@ -12,8 +12,8 @@ inline constexpr std::size_t most_threads = 64;
 
 // How many threads a call may use. The result of a call never depends on it.
 struct Threads {
-  std::size_t most = 1;              // the calling thread included
-  std::size_t least_items = 250000;  // each has as much to do, or is not started
+  std::size_t most = 1;               // the calling thread included
+  std::size_t least_items = 1000000;  // each has as much to do, or is not started
 
   // Threads for so many items, from 1 to most_threads.
   [[nodiscard]] std::size_t worth(std::size_t items) const noexcept {
