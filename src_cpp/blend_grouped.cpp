@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cmath>
 #include <limits>
 #include <numeric>
@@ -33,6 +34,33 @@ double greatest_error(const double* weights, const double* rounds, double* error
     }
   }
   return std::max(std::max(greatest[0], greatest[1]), std::max(greatest[2], greatest[3]));
+}
+
+// Dataset 0 to the last, again and again.
+template <typename Id>
+void take_turns(std::size_t datasets, BlendOutput<Id> out, Threads threads) noexcept {
+  constexpr std::size_t together = 1 << 16;
+  const std::size_t steps = out.ids.size();
+  std::atomic<std::size_t> taken{0};
+  on_threads(threads.worth(steps), [&] {
+    for (;;) {
+      const std::size_t first = taken.fetch_add(together);
+      if (first >= steps) return;
+      std::size_t dataset = first % datasets;
+      auto round = static_cast<std::int64_t>(first / datasets);
+      for (std::size_t step = first; step < std::min(first + together, steps); ++step) {
+        out.ids[step] = static_cast<Id>(dataset);
+        out.samples[step] = round;
+        const bool last = ++dataset == datasets;
+        dataset = last ? 0 : dataset;
+        round += last ? 1 : 0;
+      }
+    }
+  });
+  for (std::size_t dataset = 0; dataset < datasets; ++dataset) {
+    out.counts[dataset] =
+        static_cast<std::int64_t>(steps / datasets + (dataset < steps % datasets ? 1 : 0));
+  }
 }
 
 }  // namespace
@@ -173,16 +201,14 @@ void GroupedBlend::draw(std::size_t group, std::size_t step, double round,
 }
 
 template <typename Id>
-void GroupedBlend::run(BlendOutput<Id> out) noexcept {
+void GroupedBlend::run(BlendOutput<Id> out, Threads threads) noexcept {
+  if (all_.count == 1) return take_turns(members_.size(), out, threads);
   const std::size_t steps = out.ids.size();
-  if (all_.count == 1) {
-    for (std::size_t step = 0; step < steps; ++step) draw(0, step, all_.rounds[0], out);
-  }
   const std::size_t outer_block =
       inner_block *
       (1 + static_cast<std::size_t>(std::sqrt(static_cast<double>(all_.count)) / 4.0));
   Candidates& source = staged_ ? near_ : all_;
-  std::size_t step = all_.count == 1 ? steps : 0;
+  std::size_t step = 0;
   while (step < steps) {
     // Steps for which the first selection holds.
     const std::size_t outer_end = staged_ ? std::min(steps, step + outer_block) : steps;
@@ -236,7 +262,7 @@ void GroupedBlend::run(BlendOutput<Id> out) noexcept {
   }
 }
 
-template void GroupedBlend::run(BlendOutput<std::int16_t>) noexcept;
-template void GroupedBlend::run(BlendOutput<std::int32_t>) noexcept;
+template void GroupedBlend::run(BlendOutput<std::int16_t>, Threads) noexcept;
+template void GroupedBlend::run(BlendOutput<std::int32_t>, Threads) noexcept;
 
 }  // namespace zephon

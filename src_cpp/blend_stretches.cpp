@@ -9,6 +9,8 @@
 #include <cmath>
 #include <limits>
 
+#include "zephon/blend_chains.hpp"
+
 // GCC's own header initialises a vector with itself to say that it is undefined.
 #if !defined(__clang__)
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
@@ -34,34 +36,12 @@ struct alignas(64) Stretch {
   std::array<std::int64_t, room> int_counts;  // the same, to write
 };
 
-// The counts that the weights alone suggest after `step` steps: the whole parts,
-// and one more for those with the greatest remainders. False if the weights sum
-// to something else than 1, so that this is no good guess.
 template <std::size_t Vectors>
-bool guess(std::span<const double> weights, std::size_t step, Stretch<Vectors>& stretch) noexcept {
-  const double position = static_cast<double>(step);
-  const auto most = static_cast<std::int64_t>(weights.size());
-  std::int64_t missing = static_cast<std::int64_t>(step);
-  for (std::size_t at = 0; at < weights.size(); ++at) {
-    const double share = std::floor(weights[at] * position);
-    if (!(share <= position)) return false;
-    stretch.counts[at] = share;
-    missing -= static_cast<std::int64_t>(share);
+void set(Stretch<Vectors>& stretch, std::span<const std::int64_t> counts) noexcept {
+  for (std::size_t at = 0; at < counts.size(); ++at) {
+    stretch.counts[at] = static_cast<double>(counts[at]);
+    stretch.int_counts[at] = counts[at];
   }
-  if (missing < 0 || missing > most) return false;
-  for (; missing > 0; --missing) {
-    std::size_t best = 0;
-    double best_error = -std::numeric_limits<double>::infinity();
-    for (std::size_t at = 0; at < weights.size(); ++at) {
-      const double error = weights[at] * position - stretch.counts[at];
-      if (error > best_error) {
-        best_error = error;
-        best = at;
-      }
-    }
-    stretch.counts[best] += 1.0;
-  }
-  return true;
 }
 
 // Runs `length` steps of `Stretches` stretches side by side; stretch k begins at
@@ -128,8 +108,11 @@ ZEPHON_AVX512 ZEPHON_INLINE void advance(const double* weights, Stretch<Vectors>
   }
 }
 
+// Takes the steps from `step` to `end`, from these counts on, which become those
+// at the end. Writes them only if `out` is not null.
 template <std::size_t Vectors, std::size_t Stretches, typename Id>
-ZEPHON_AVX512 void blend(std::span<const double> weights, BlendOutput<Id> out) noexcept {
+ZEPHON_AVX512 void blend(std::span<const double> weights, std::size_t step, std::size_t end,
+                         std::span<std::int64_t> counts, const BlendOutput<Id>* out) noexcept {
   constexpr std::size_t room = Vectors * width;
   alignas(64) std::array<double, room> padded{};
   std::copy(weights.begin(), weights.end(), padded.begin());
@@ -138,20 +121,20 @@ ZEPHON_AVX512 void blend(std::span<const double> weights, BlendOutput<Id> out) n
     stretch.counts.fill(std::numeric_limits<double>::infinity());
     stretch.int_counts.fill(0);
   }
-  std::fill_n(stretches[0].counts.begin(), weights.size(), 0.0);
+  set(stretches[0], counts);
 
-  const std::size_t steps = out.ids.size();
-  std::size_t step = 0;
-  bool guessing = true;
-  while (step < steps) {
-    const std::size_t length = std::min(longest_stretch, (steps - step) / Stretches);
+  bool guessing = out != nullptr;
+  while (step < end) {
+    const std::size_t length = std::min(longest_stretch, (end - step) / Stretches);
     guessing = guessing && length >= 2 * settling;
     for (std::size_t k = 1; guessing && k < Stretches; ++k) {
-      guessing = guess(weights, step + k * length - settling, stretches[k]);
+      guessing = guess_counts(weights, step + k * length - settling,
+                              std::span(stretches[k].int_counts).first(weights.size()));
+      set(stretches[k], std::span(stretches[k].int_counts).first(weights.size()));
     }
     if (!guessing) {
-      const std::size_t rest = std::min(longest_stretch, steps - step);
-      advance<Vectors, 1>(padded.data(), stretches.data(), step, 0, rest, &out);
+      const std::size_t rest = std::min(longest_stretch, end - step);
+      advance<Vectors, 1>(padded.data(), stretches.data(), step, 0, rest, out);
       step += rest;
       continue;
     }
@@ -164,38 +147,40 @@ ZEPHON_AVX512 void blend(std::span<const double> weights, BlendOutput<Id> out) n
       }
       begun[k] = stretches[k].int_counts;
     }
-    advance<Vectors, Stretches>(padded.data(), stretches.data(), step, length, length, &out);
+    advance<Vectors, Stretches>(padded.data(), stretches.data(), step, length, length, out);
     std::size_t again = 0;
     for (std::size_t k = 1; k < Stretches; ++k) {
       if (begun[k] == stretches[k - 1].int_counts) continue;
       stretches[k] = stretches[k - 1];
-      advance<Vectors, 1>(padded.data(), &stretches[k], step + k * length, 0, length, &out);
+      advance<Vectors, 1>(padded.data(), &stretches[k], step + k * length, 0, length, out);
       ++again;
     }
     guessing = again <= Stretches / 2;
     stretches[0] = stretches[Stretches - 1];
     step += Stretches * length;
   }
-  std::copy_n(stretches[0].int_counts.begin(), weights.size(), out.counts.begin());
+  for (std::size_t at = 0; at < counts.size(); ++at) {
+    counts[at] = static_cast<std::int64_t>(stretches[0].counts[at]);
+  }
 }
 
 }  // namespace
 
 template <typename Id>
-bool blend_in_stretches(std::span<const double> weights, BlendOutput<Id> out) noexcept {
+bool blend_in_stretches(std::span<const double> weights, BlendOutput<Id> out, Threads threads) {
   static const bool possible = __builtin_cpu_supports("avx512f") != 0 &&
                                __builtin_cpu_supports("avx512dq") != 0 &&
                                __builtin_cpu_supports("bmi") != 0;
   if (!possible || weights.size() > most_in_stretches) return false;
-  if (weights.size() <= 8) {
-    blend<1, 6>(weights, out);
-  } else if (weights.size() <= 16) {
-    blend<2, 6>(weights, out);
-  } else if (weights.size() <= 32) {
-    blend<4, 3>(weights, out);
-  } else {
-    blend<8, 2>(weights, out);
-  }
+  const auto run = weights.size() <= 8    ? blend<1, 6, Id>
+                   : weights.size() <= 16 ? blend<2, 6, Id>
+                   : weights.size() <= 32 ? blend<4, 3, Id>
+                                          : blend<8, 2, Id>;
+  blend_on_threads(
+      weights, out.ids.size(), out.counts, threads,
+      [&](std::size_t first, std::size_t end, std::span<std::int64_t> counts, bool write) noexcept {
+        run(weights, first, end, counts, write ? &out : nullptr);
+      });
   return true;
 }
 
@@ -206,7 +191,7 @@ bool blend_in_stretches(std::span<const double> weights, BlendOutput<Id> out) no
 namespace zephon {
 
 template <typename Id>
-bool blend_in_stretches(std::span<const double>, BlendOutput<Id>) noexcept {
+bool blend_in_stretches(std::span<const double>, BlendOutput<Id>, Threads) {
   return false;
 }
 
@@ -216,7 +201,7 @@ bool blend_in_stretches(std::span<const double>, BlendOutput<Id>) noexcept {
 
 namespace zephon {
 
-template bool blend_in_stretches(std::span<const double>, BlendOutput<std::int16_t>) noexcept;
-template bool blend_in_stretches(std::span<const double>, BlendOutput<std::int32_t>) noexcept;
+template bool blend_in_stretches(std::span<const double>, BlendOutput<std::int16_t>, Threads);
+template bool blend_in_stretches(std::span<const double>, BlendOutput<std::int32_t>, Threads);
 
 }  // namespace zephon

@@ -1,7 +1,10 @@
 #include "zephon/sample_index.hpp"
 
 #include <algorithm>
+#include <array>
+#include <atomic>
 #include <cstddef>
+#include <vector>
 
 namespace zephon {
 namespace {
@@ -9,6 +12,19 @@ namespace {
 // Training order is shuffled, so each size is a cache miss unless it was asked
 // for early; 48 documents ahead is where the gain levels off.
 constexpr std::size_t prefetch_distance = 48;
+
+// Documents whose sizes are fetched before samples are placed in them; the sizes
+// stay in the first-level cache.
+constexpr std::size_t longest_piece = 4096;
+
+// Such pieces that a thread keeps until it knows where they begin: some
+// milliseconds of work, about as long as the system lets another process run.
+constexpr std::size_t most_fetched = 64;
+
+constexpr std::int64_t not_known = -1;
+
+// Values that a thread checks at a time.
+constexpr std::size_t checked_together = 1 << 16;
 
 // Calls visit(position, size) for each document in turn until it returns false.
 // Returns the position after the last one visited.
@@ -28,6 +44,55 @@ std::size_t visit_sizes(const std::int32_t* sizes, std::span<const std::int32_t>
   return count;
 }
 
+// The first row whose tokens are not complete with the first `tokens` of all.
+std::int64_t next_row(std::int64_t tokens, SampleIndexShape shape) noexcept {
+  const std::int64_t next =
+      tokens < shape.extra ? 1 : (tokens - shape.extra) / shape.sequence_length + 1;
+  return std::min(next, shape.samples + 1);
+}
+
+// Writes rows, one document after the other.
+template <typename Row>
+struct Placing {
+  std::int64_t length;
+  std::int64_t extra;
+  std::int64_t left;  // tokens that the next row still waits for
+  Row* row;
+  const Row* end;
+
+  bool all_written() const noexcept { return row == end; }
+
+  // At least one row is not yet written.
+  void place(std::size_t position, std::int64_t size) noexcept {
+    // Written whether or not it is kept: whether a document completes a sample
+    // is a coin toss, and a wrongly predicted branch costs more.
+    write(position);
+    const std::int64_t hit = left <= size ? 1 : 0;
+    row += 2 * hit;
+    left += length & -hit;
+    while (left <= size && !all_written()) {  // a document of several samples
+      write(position);
+      row += 2;
+      left += length;
+    }
+    left -= size;
+  }
+
+  void write(std::size_t position) noexcept {
+    row[0] = static_cast<Row>(position);
+    row[1] = static_cast<Row>(left - extra);
+  }
+};
+
+// For the rows that are completed by the tokens from `start` to `end`; it touches
+// no other, which may be another thread's.
+template <typename Row>
+Placing<Row> placing(std::int64_t start, std::int64_t end, SampleIndexShape shape, Row* rows) {
+  const std::int64_t first = next_row(start, shape);
+  return {shape.sequence_length, shape.extra, first * shape.sequence_length + shape.extra - start,
+          rows + 2 * first, rows + 2 * next_row(end, shape)};
+}
+
 }  // namespace
 
 std::int64_t count_samples(std::int64_t tokens, std::int64_t sequence_length, std::int64_t extra,
@@ -37,15 +102,25 @@ std::int64_t count_samples(std::int64_t tokens, std::int64_t sequence_length, st
   return drop_last || usable % sequence_length == 0 ? whole : whole + 1;
 }
 
-bool all_within(std::span<const std::int32_t> values, std::int32_t low,
-                std::int32_t high) noexcept {
-  std::int32_t least = high;
-  std::int32_t greatest = low;
-  for (const std::int32_t value : values) {
-    least = value < least ? value : least;
-    greatest = value > greatest ? value : greatest;
-  }
-  return values.empty() || (least >= low && greatest <= high);
+bool all_within(std::span<const std::int32_t> values, std::int32_t low, std::int32_t high,
+                Threads threads) noexcept {
+  std::atomic<std::size_t> taken{0};
+  std::atomic<bool> within{true};
+  on_threads(threads.worth(values.size()), [&] {
+    for (;;) {
+      const std::size_t first = taken.fetch_add(checked_together);
+      if (first >= values.size()) return;
+      std::int32_t least = high;
+      std::int32_t greatest = low;
+      const std::size_t count = std::min(checked_together, values.size() - first);
+      for (const std::int32_t value : values.subspan(first, count)) {
+        least = value < least ? value : least;
+        greatest = value > greatest ? value : greatest;
+      }
+      if (least < low || greatest > high) within = false;
+    }
+  });
+  return within;
 }
 
 std::int64_t count_tokens(std::span<const std::int32_t> sizes,
@@ -58,45 +133,106 @@ std::int64_t count_tokens(std::span<const std::int32_t> sizes,
   return tokens;
 }
 
+namespace {
+
+// All rows in one pass. Returns the tokens of all documents.
+template <typename Row>
+std::int64_t place_in_one_pass(std::span<const std::int32_t> sizes,
+                               std::span<const std::int32_t> documents, SampleIndexShape shape,
+                               std::span<Row> rows) noexcept {
+  Placing<Row> placing{shape.sequence_length, shape.extra, shape.sequence_length + shape.extra,
+                       rows.data() + 2, rows.data() + rows.size()};
+  std::int64_t start = 0;
+  std::size_t next = 0;
+  if (!placing.all_written()) {
+    next = visit_sizes(sizes.data(), documents, 0, [&](std::size_t position, std::int64_t size) {
+      placing.place(position, size);
+      start += size;
+      return !placing.all_written();
+    });
+  }
+  return start + count_tokens(sizes, documents.subspan(next));
+}
+
+// The same by several threads. Where samples begin in a piece depends on the
+// tokens before it. Nearly all sizes are cache misses, so they are fetched once and
+// kept until those tokens are known. Meanwhile the thread goes on with other
+// pieces: a thread that the system has stopped halfway stops no other soon.
+template <typename Row>
+std::int64_t place_in_pieces(std::span<const std::int32_t> sizes,
+                             std::span<const std::int32_t> documents, SampleIndexShape shape,
+                             std::span<Row> rows, std::size_t count, std::size_t length) {
+  const std::size_t pieces = (documents.size() + length - 1) / length;
+  std::vector<std::atomic<std::int64_t>> sums(pieces);
+  for (auto& sum : sums) sum.store(not_known, std::memory_order_relaxed);
+  std::vector<std::int32_t> fetched(count * most_fetched * length);
+  std::atomic<std::size_t> taken{0};
+  std::atomic<std::size_t> arrived{0};
+  on_threads(count, [&] {
+    const std::span<std::int32_t> own = std::span(fetched).subspan(
+        arrived.fetch_add(1) * most_fetched * length, most_fetched * length);
+    // Pieces whose sizes are fetched, number first_waiting to end_waiting - 1 of
+    // all that this thread has had.
+    std::array<std::size_t, most_fetched> waiting;
+    std::size_t first_waiting = 0;
+    std::size_t end_waiting = 0;
+    std::size_t summed = 0;  // pieces in `start`
+    std::int64_t start = 0;
+    for (bool more = true; more || first_waiting != end_waiting;) {
+      while (first_waiting != end_waiting) {
+        const std::size_t piece = waiting[first_waiting % most_fetched];
+        std::int64_t sum = 0;
+        while (summed < piece && (sum = sums[summed].load(std::memory_order_acquire)) >= 0) {
+          start += sum;
+          ++summed;
+        }
+        if (summed < piece) break;
+        sum = sums[piece].load(std::memory_order_relaxed);
+        auto here = placing(start, start + sum, shape, rows.data());
+        const std::int32_t* size = &own[first_waiting % most_fetched * length];
+        for (std::size_t at = piece * length; !here.all_written(); ++at) here.place(at, *size++);
+        ++first_waiting;
+      }
+      if (!more || end_waiting - first_waiting == most_fetched) {
+        std::this_thread::yield();
+        continue;
+      }
+      const std::size_t piece = taken.fetch_add(1, std::memory_order_relaxed);
+      more = piece < pieces;
+      if (!more) continue;
+      const std::size_t first = piece * length;
+      const std::size_t end = std::min(first + length, documents.size());
+      std::int32_t* const to = &own[end_waiting % most_fetched * length];
+      std::int64_t sum = 0;
+      const auto here = documents.first(std::min(end + prefetch_distance, documents.size()));
+      visit_sizes(sizes.data(), here, first, [&](std::size_t at, std::int64_t size) {
+        to[at - first] = static_cast<std::int32_t>(size);
+        sum += size;
+        return at + 1 != end;
+      });
+      sums[piece].store(sum, std::memory_order_release);
+      waiting[end_waiting++ % most_fetched] = piece;
+    }
+  });
+  std::int64_t tokens = 0;
+  for (const auto& sum : sums) tokens += sum.load(std::memory_order_relaxed);
+  return tokens;
+}
+
+}  // namespace
+
 template <typename Row>
 std::int64_t build_sample_index(std::span<const std::int32_t> sizes,
                                 std::span<const std::int32_t> documents, SampleIndexShape shape,
-                                std::span<Row> rows) noexcept {
-  const std::int64_t length = shape.sequence_length;
-  Row* row = rows.data();
-  Row* const end_of_rows = row + rows.size();
-  *row++ = 0;
-  *row++ = 0;
-
-  std::int64_t start = 0;                      // tokens before the current document
-  std::int64_t target = length + shape.extra;  // tokens that the next row waits for
-  const auto write = [&](std::size_t position) {
-    row[0] = static_cast<Row>(position);
-    row[1] = static_cast<Row>(target - shape.extra - start);
-  };
-
-  std::size_t next = 0;
-  if (row != end_of_rows) {
-    next = visit_sizes(sizes.data(), documents, 0, [&](std::size_t position, std::int64_t size) {
-      const std::int64_t end = start + size;
-      // Written whether or not it is kept: whether a document completes a
-      // sample is a coin toss, and a wrongly predicted branch costs more.
-      write(position);
-      const bool hit = end >= target;
-      row += hit ? 2 : 0;
-      target += hit ? length : 0;
-      if (end >= target) {  // a document longer than a sample completes several
-        while (row != end_of_rows && end >= target) {
-          write(position);
-          row += 2;
-          target += length;
-        }
-      }
-      start = end;
-      return row != end_of_rows;
-    });
-  }
-  if (row != end_of_rows && !documents.empty()) {
+                                std::span<Row> rows, Threads threads) {
+  rows[0] = 0;
+  rows[1] = 0;
+  const std::size_t count = threads.worth(documents.size());
+  const std::int64_t tokens =
+      count == 1 ? place_in_one_pass(sizes, documents, shape, rows)
+                 : place_in_pieces(sizes, documents, shape, rows, count,
+                                   std::clamp<std::size_t>(threads.least_items, 1, longest_piece));
+  if (next_row(tokens, shape) <= shape.samples && !documents.empty()) {
     std::size_t last = documents.size() - 1;
     const auto size_at = [&](std::size_t position) {
       return sizes[static_cast<std::size_t>(documents[position])];
@@ -104,17 +240,17 @@ std::int64_t build_sample_index(std::span<const std::int32_t> sizes,
     if (shape.extra != 0) {
       while (last > 0 && size_at(last) == 0) --last;
     }
-    end_of_rows[-2] = static_cast<Row>(last);
-    end_of_rows[-1] = static_cast<Row>(size_at(last) - shape.extra);
+    rows[rows.size() - 2] = static_cast<Row>(last);
+    rows[rows.size() - 1] = static_cast<Row>(size_at(last) - shape.extra);
   }
-  return start + count_tokens(sizes, documents.subspan(next));
+  return tokens;
 }
 
 template std::int64_t build_sample_index(std::span<const std::int32_t>,
                                          std::span<const std::int32_t>, SampleIndexShape,
-                                         std::span<std::int32_t>) noexcept;
+                                         std::span<std::int32_t>, Threads);
 template std::int64_t build_sample_index(std::span<const std::int32_t>,
                                          std::span<const std::int32_t>, SampleIndexShape,
-                                         std::span<std::int64_t>) noexcept;
+                                         std::span<std::int64_t>, Threads);
 
 }  // namespace zephon

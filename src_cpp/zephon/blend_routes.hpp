@@ -10,6 +10,8 @@
 #include <span>
 #include <vector>
 
+#include "zephon/threads.hpp"
+
 namespace zephon {
 
 template <typename Id>
@@ -21,10 +23,11 @@ struct BlendOutput {
 
 // The definition as a loop: each step looks at every dataset. No set-up, so it
 // is the best for few datasets or few steps. `limits`, if not empty, is how
-// often each dataset can be drawn; together they allow every step.
+// often each dataset can be drawn; together they allow every step. Several threads
+// share the steps as blend_chains.hpp says.
 template <typename Id>
 void blend_plainly(std::span<const double> weights, std::span<const std::int64_t> limits,
-                   BlendOutput<Id> out) noexcept;
+                   BlendOutput<Id> out, Threads threads = {});
 
 // Looks at few datasets per step, for many of them. Two observations:
 //
@@ -38,7 +41,8 @@ void blend_plainly(std::span<const double> weights, std::span<const std::int64_t
 //   threshold, the block ends early and a lower threshold is chosen.
 //
 // The candidates are narrowed in two stages if there are many groups. The
-// constructor allocates; run() does not.
+// constructor allocates; run() does not. Several threads are of use only for one
+// group.
 class GroupedBlend {
  public:
   GroupedBlend(std::span<const double> weights, std::span<const std::int64_t> limits,
@@ -47,7 +51,7 @@ class GroupedBlend {
   [[nodiscard]] std::size_t groups() const noexcept { return all_.count; }
 
   template <typename Id>
-  void run(BlendOutput<Id> out) noexcept;
+  void run(BlendOutput<Id> out, Threads threads = {}) noexcept;
 
  private:
   // Competing groups in ascending order. Error at position x is
@@ -92,9 +96,9 @@ class GroupedBlend {
 // stretch before has ended; a stretch that began wrongly is done again.
 //
 // False, with nothing done, if this processor has no AVX-512 or there are more
-// than 64 datasets. Nothing is allocated.
+// than 64 datasets. Several threads share the steps as blend_chains.hpp says.
 template <typename Id>
-bool blend_in_stretches(std::span<const double> weights, BlendOutput<Id> out) noexcept;
+bool blend_in_stretches(std::span<const double> weights, BlendOutput<Id> out, Threads threads = {});
 
 inline constexpr std::size_t most_in_stretches = 64;
 

@@ -9,6 +9,8 @@
 #include <cstdint>
 #include <span>
 
+#include "zephon/threads.hpp"
+
 namespace zephon {
 
 struct SampleIndexShape {
@@ -22,9 +24,9 @@ struct SampleIndexShape {
 [[nodiscard]] std::int64_t count_samples(std::int64_t tokens, std::int64_t sequence_length,
                                          std::int64_t extra, bool drop_last) noexcept;
 
-// Whether every value lies in [low, high]. One sequential pass.
+// Whether every value lies in [low, high]. One pass.
 [[nodiscard]] bool all_within(std::span<const std::int32_t> values, std::int32_t low,
-                              std::int32_t high) noexcept;
+                              std::int32_t high, Threads threads = {}) noexcept;
 
 // Tokens in the given documents. Ids are trusted.
 [[nodiscard]] std::int64_t count_tokens(std::span<const std::int32_t> sizes,
@@ -42,17 +44,18 @@ struct SampleIndexShape {
 // every size is >= 0, and documents.size() fits Row. Returns the number of
 // tokens in all the documents; the rows are valid only if this is at least
 // (samples - 1) * sequence_length + extra + 1. One gather of a size per
-// document, prefetched; nothing is allocated.
+// document, prefetched. Allocates 1 MiB for each of several threads and 8 bytes per
+// 4096 documents before the first row, and can throw std::bad_alloc only then.
 template <typename Row>
 std::int64_t build_sample_index(std::span<const std::int32_t> sizes,
                                 std::span<const std::int32_t> documents, SampleIndexShape shape,
-                                std::span<Row> rows) noexcept;
+                                std::span<Row> rows, Threads threads = {});
 
 extern template std::int64_t build_sample_index(std::span<const std::int32_t>,
                                                 std::span<const std::int32_t>, SampleIndexShape,
-                                                std::span<std::int32_t>) noexcept;
+                                                std::span<std::int32_t>, Threads);
 extern template std::int64_t build_sample_index(std::span<const std::int32_t>,
                                                 std::span<const std::int32_t>, SampleIndexShape,
-                                                std::span<std::int64_t>) noexcept;
+                                                std::span<std::int64_t>, Threads);
 
 }  // namespace zephon

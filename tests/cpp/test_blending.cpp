@@ -1,10 +1,12 @@
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <cstdint>
 #include <cstdio>
 #include <numeric>
 #include <vector>
 
+#include "zephon/blend_chains.hpp"
 #include "zephon/blend_routes.hpp"
 #include "zephon/blending.hpp"
 
@@ -133,6 +135,90 @@ void test_exhaustive_routes_take_the_same_steps() {
   }
 }
 
+void test_threads_take_the_same_steps() {
+  Random random{11};
+  for (int round = 0; round < 200; ++round) {
+    const std::size_t datasets = 1 + random.below(round % 4 == 0 ? 70 : 20);
+    const std::size_t steps = random.below(round % 10 == 0 ? 60000 : 6000);
+    const std::vector<double> weights = random_weights(random, datasets);
+    const std::size_t counts[] = {2, 3, 8, 64};
+    const std::size_t least[] = {1, 30, 1000, 5000};
+    const zephon::Threads threads{counts[random.below(4)], least[random.below(4)]};
+    Blend plain(datasets, steps);
+    zephon::blend_plainly(weights, {}, plain.out());
+
+    Blend chains(datasets, steps);
+    zephon::blend_plainly(weights, {}, chains.out(), threads);
+    check(chains == plain, "plain chains");
+
+    Blend stretches(datasets, steps);
+    if (zephon::blend_in_stretches(weights, stretches.out(), threads)) {
+      check(stretches == plain, "chains of stretches");
+    }
+
+    const std::vector<double> equal(datasets, weights[0]);
+    Blend expected(datasets, steps);
+    zephon::blend_plainly(equal, {}, expected.out());
+    Blend turns(datasets, steps);
+    zephon::blend_weighted<std::int32_t>(equal, turns.ids, turns.samples, turns.counts, threads);
+    check(turns == expected, "equal weights");
+
+    std::vector<std::int64_t> sizes(datasets);
+    for (auto& size : sizes) size = static_cast<std::int64_t>(1 + random.below(200));
+    const auto total =
+        static_cast<std::size_t>(std::accumulate(sizes.begin(), sizes.end(), std::int64_t{0}));
+    Blend once(datasets, total);
+    zephon::blend_exhaustively<std::int32_t>(sizes, once.ids, once.samples, once.counts);
+    Blend shared(datasets, total);
+    zephon::blend_exhaustively<std::int32_t>(sizes, shared.ids, shared.samples, shared.counts,
+                                             threads);
+    check(shared == once, "exhaustive chains");
+  }
+}
+
+// A rule that no guess from the weights fits: every step draws dataset 0.
+void test_chains_that_began_wrongly_are_run_again() {
+  constexpr std::size_t steps = 20000;
+  std::vector<std::int64_t> samples(steps, -1);
+  std::vector<std::int64_t> counts(2);
+  zephon::blend_on_threads(
+      std::vector<double>{0.5, 0.5}, steps, counts, zephon::Threads{3, 1},
+      [&](std::size_t first, std::size_t end, std::span<std::int64_t> from, bool write) {
+        for (; first < end; ++first, ++from[0]) {
+          if (write) samples[first] = from[0];
+        }
+      });
+  std::vector<std::int64_t> expected(steps);
+  std::iota(expected.begin(), expected.end(), 0);
+  check(samples == expected, "the samples of the definition");
+  check(counts == std::vector<std::int64_t>{steps, 0}, "and its counts");
+}
+
+// Otherwise threads would gain nothing.
+void test_guesses_of_usual_weights_are_right() {
+  constexpr std::size_t steps = 100000;
+  const std::vector<double> weights{0.5, 0.25, 0.15, 0.07, 0.03};
+  std::vector<std::int64_t> counts(5);
+  std::atomic<std::size_t> written{0};
+  zephon::blend_on_threads(
+      weights, steps, counts, zephon::Threads{2, 1},
+      [&](std::size_t first, std::size_t end, std::span<std::int64_t> from, bool write) {
+        for (std::size_t step = first; step < end; ++step) {
+          std::size_t best = 0;
+          double best_error = -1e9;
+          for (std::size_t at = 0; at < 5; ++at) {
+            const double error = weights[at] * std::max(static_cast<double>(step), 1.0) -
+                                 static_cast<double>(from[at]);
+            if (error > best_error) best = at;
+            best_error = std::max(best_error, error);
+          }
+          ++from[best];
+        }
+        if (write) written += end - first;
+      });
+  check(written == steps, "no step is taken twice");
+}
+
 void test_weights_beyond_exact_counting_are_not_grouped() {
   const std::vector<double> weights{1e16, 1e16, 3.0, 1e300};
   Blend plain(4, 5000);
@@ -163,6 +249,9 @@ int main() {
   test_ties_go_to_the_lowest_index();
   test_every_route_takes_the_same_steps();
   test_exhaustive_routes_take_the_same_steps();
+  test_threads_take_the_same_steps();
+  test_chains_that_began_wrongly_are_run_again();
+  test_guesses_of_usual_weights_are_right();
   test_weights_beyond_exact_counting_are_not_grouped();
   test_widths_agree();
   return failures == 0 ? 0 : 1;

@@ -78,6 +78,16 @@ void test_rows_match_the_definition() {
         zephon::build_sample_index<std::int32_t>(sizes, documents, shape, narrow);
     zephon::build_sample_index<std::int64_t>(sizes, documents, shape, wide);
     check(tokens == held, "tokens are counted");
+    const std::size_t counts[] = {2, 3, 8, 64};
+    const zephon::Threads threads{counts[random.below(4)],
+                                  static_cast<std::size_t>(1 + random.below(20))};
+    if (round % 4 == 0) {
+      std::vector<std::int64_t> shared(values, -7);
+      check(zephon::build_sample_index<std::int64_t>(sizes, documents, shape, shared, threads) ==
+                held,
+            "threads count the same tokens");
+      check(shared == wide, "threads find the same rows");
+    }
     check(wide == expected_rows(sizes, documents, shape), "rows are those of the definition");
     check(std::vector<std::int64_t>(narrow.begin(), narrow.end()) == wide, "widths agree");
   }
@@ -102,6 +112,10 @@ void test_range_check_sees_every_value() {
   values[99] = -1;
   check(!zephon::all_within(values, 0, 5), "one below");
   check(zephon::all_within({}, 0, -1), "nothing is inside any range");
+  std::vector<std::int32_t> many(1'000'000, 5);
+  check(zephon::all_within(many, 5, 5, {3, 1000}), "all inside, for threads");
+  many[999'999] = 6;
+  check(!zephon::all_within(many, 0, 5, {3, 1000}), "one above, for threads");
 }
 
 }  // namespace

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from oracles import sample_index
+from zephon import _threads
 from zephon._native import helpers_cpp
 from zephon.megatron import helpers
 
@@ -15,6 +16,13 @@ INDEX = json.loads((DATA / "index.json").read_text())
 RECORDED = {case["id"]: case for case in INDEX if case["file"]}
 WRITTEN_OUT = {case["id"]: case for case in INDEX if not case["file"]}
 ERRORS = {"ValueError": ValueError, "TypeError": TypeError}
+
+
+@pytest.fixture(autouse=True, params=[1, 2], ids=["alone", "two_threads"])
+def threads(request, monkeypatch):
+    """The same with as many threads, however little there is to do for them."""
+    monkeypatch.setattr(_threads, "LEAST_ITEMS", 1)
+    monkeypatch.setattr(_threads, "get_threads", lambda: request.param)
 
 
 def load(case):

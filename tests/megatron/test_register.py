@@ -1,5 +1,6 @@
 import importlib
 import inspect
+import os
 import subprocess
 import sys
 from types import ModuleType
@@ -186,7 +187,7 @@ def test_registering_imports_nothing(trainers):
         capture_output=True,
         text=True,
         check=True,
-        cwd=trainers,
+        env={**os.environ, "PYTHONPATH": str(trainers)},
     )
     lines = ran.stdout.splitlines()
     assert lines[:2] == ["", "registered"]

@@ -5,6 +5,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from zephon._native.sentence_mapping import build_blocks_mapping as build_blocks_mapping
 from zephon._native.sentence_mapping import build_mapping as build_mapping
+from zephon._threads import get_threads as get_threads
+from zephon._threads import set_threads as set_threads
 
 def build_sample_idx_int32(
     sizes: ArrayLike,

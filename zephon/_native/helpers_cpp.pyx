@@ -12,9 +12,11 @@ from libc.stdint cimport int16_t, int32_t, int64_t
 
 import numpy as np
 
+from zephon import _threads
 from zephon._native import arguments
 from zephon._native.arguments import INT32_MAX, INT64_MAX
 from zephon._native.sentence_mapping import build_blocks_mapping, build_mapping  # no-cython-lint
+from zephon._threads import get_threads, set_threads  # no-cython-lint
 
 cdef extern from "<span>" namespace "std" nogil:
     cdef cppclass sizes_view "std::span<const std::int32_t>":
@@ -30,6 +32,12 @@ cdef extern from "<span>" namespace "std" nogil:
     cdef cppclass counts_view "std::span<const std::int64_t>":
         counts_view(const int64_t*, size_t)
 
+cdef extern from "zephon/threads.hpp" namespace "zephon" nogil:
+    cdef cppclass Threads:
+        Threads()
+        size_t most
+        size_t least_items
+
 cdef extern from "zephon/sample_index.hpp" namespace "zephon" nogil:
     cdef cppclass SampleIndexShape:
         SampleIndexShape()
@@ -38,15 +46,24 @@ cdef extern from "zephon/sample_index.hpp" namespace "zephon" nogil:
         int64_t samples
     int64_t count_samples(int64_t, int64_t, int64_t, bint) noexcept
     int64_t count_tokens(sizes_view, sizes_view) noexcept
-    bint all_within(sizes_view, int32_t, int32_t) noexcept
-    int64_t build_sample_index(sizes_view, sizes_view, SampleIndexShape, rows32_view) noexcept
-    int64_t build_sample_index(sizes_view, sizes_view, SampleIndexShape, rows64_view) noexcept
+    bint all_within(sizes_view, int32_t, int32_t, Threads) noexcept
+    int64_t build_sample_index(
+        sizes_view, sizes_view, SampleIndexShape, rows32_view, Threads) except +
+    int64_t build_sample_index(
+        sizes_view, sizes_view, SampleIndexShape, rows64_view, Threads) except +
 
 cdef extern from "zephon/blending.hpp" namespace "zephon" nogil:
-    void blend_weighted(weights_view, ids16_view, rows64_view, rows64_view) except +
-    void blend_weighted(weights_view, rows32_view, rows64_view, rows64_view) except +
-    void blend_exhaustively(counts_view, ids16_view, rows64_view, rows64_view) except +
-    void blend_exhaustively(counts_view, rows32_view, rows64_view, rows64_view) except +
+    void blend_weighted(weights_view, ids16_view, rows64_view, rows64_view, Threads) except +
+    void blend_weighted(weights_view, rows32_view, rows64_view, rows64_view, Threads) except +
+    void blend_exhaustively(counts_view, ids16_view, rows64_view, rows64_view, Threads) except +
+    void blend_exhaustively(counts_view, rows32_view, rows64_view, rows64_view, Threads) except +
+
+
+cdef Threads _threads_for(items):
+    cdef Threads threads
+    threads.least_items = _threads.LEAST_ITEMS
+    threads.most = _threads.get_threads() if items >= 2 * _threads.LEAST_ITEMS else 1
+    return threads
 
 
 def _sample_idx(
@@ -78,12 +95,14 @@ def _sample_idx(
     cdef size_t document_count = <size_t> document_data.shape[0]
     cdef const int32_t* size_at = &size_data[0] if size_count else NULL
     cdef const int32_t* document_at = &document_data[0] if document_count else NULL
+    cdef Threads threads = _threads_for(max(len(sizes), len(document_idx)))
     cdef bint sizes_fit = True
     cdef bint documents_fit = True
     cdef int32_t highest = <int32_t> min(len(sizes) - 1, INT32_MAX)
     with nogil:
-        sizes_fit = all_within(sizes_view(size_at, size_count), 0, 2147483647)
-        documents_fit = all_within(sizes_view(document_at, document_count), 0, highest)
+        sizes_fit = all_within(sizes_view(size_at, size_count), 0, 2147483647, threads)
+        documents_fit = all_within(
+            sizes_view(document_at, document_count), 0, highest, threads)
     if not sizes_fit:
         at = int(np.argmin(sizes))
         raise ValueError(f"sizes[{at}] is {sizes[at]}; a document has no negative size")
@@ -112,13 +131,13 @@ def _sample_idx(
         with nogil:
             held = build_sample_index(
                 sizes_view(size_at, size_count), sizes_view(document_at, document_count), shape,
-                rows32_view(&rows32[0, 0], values))
+                rows32_view(&rows32[0, 0], values), threads)
     else:
         rows64 = rows
         with nogil:
             held = build_sample_index(
                 sizes_view(size_at, size_count), sizes_view(document_at, document_count), shape,
-                rows64_view(&rows64[0, 0], values))
+                rows64_view(&rows64[0, 0], values), threads)
     _require_tokens(tokens, held)
     return rows
 
@@ -166,18 +185,21 @@ def _blend(id_types, dataset_index, dataset_sample_index, weights, num_datasets,
     cdef int32_t[::1] ids32
     cdef size_t count = <size_t> datasets
     cdef size_t step_count = <size_t> steps
+    cdef Threads threads = _threads_for(steps)
     if step_count and ids.dtype == np.int16:
         ids16 = ids
         with nogil:
             blend_weighted(
                 weights_view(&weight_data[0], count), ids16_view(&ids16[0], step_count),
-                rows64_view(&sample_data[0], step_count), rows64_view(&count_data[0], count))
+                rows64_view(&sample_data[0], step_count), rows64_view(&count_data[0], count),
+                threads)
     elif step_count:
         ids32 = ids
         with nogil:
             blend_weighted(
                 weights_view(&weight_data[0], count), rows32_view(&ids32[0], step_count),
-                rows64_view(&sample_data[0], step_count), rows64_view(&count_data[0], count))
+                rows64_view(&sample_data[0], step_count), rows64_view(&count_data[0], count),
+                threads)
     arguments.deliver(dataset_index, ids)
     arguments.deliver(dataset_sample_index, samples)
     if loud:
@@ -248,18 +270,21 @@ def _blend_exhaustively(id_types, dataset_index, dataset_sample_index, sizes, nu
     cdef int32_t[::1] ids32
     cdef size_t count = <size_t> datasets
     cdef size_t step_count = <size_t> total
+    cdef Threads threads = _threads_for(total)
     if ids.dtype == np.int16:
         ids16 = ids
         with nogil:
             blend_exhaustively(
                 counts_view(&size_data[0], count), ids16_view(&ids16[0], step_count),
-                rows64_view(&sample_data[0], step_count), rows64_view(&count_data[0], count))
+                rows64_view(&sample_data[0], step_count), rows64_view(&count_data[0], count),
+                threads)
     else:
         ids32 = ids
         with nogil:
             blend_exhaustively(
                 counts_view(&size_data[0], count), rows32_view(&ids32[0], step_count),
-                rows64_view(&sample_data[0], step_count), rows64_view(&count_data[0], count))
+                rows64_view(&sample_data[0], step_count), rows64_view(&count_data[0], count),
+                threads)
     arguments.deliver(dataset_index, ids)
     arguments.deliver(dataset_sample_index, samples)
 

@@ -9,6 +9,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from zephon._threads import get_threads, set_threads
     from zephon.megatron._compile import _HELPER_CACHE_ROOT as _HELPER_CACHE_ROOT
     from zephon.megatron._compile import compile_helper
     from zephon.megatron._register import register, registration, unregister
@@ -55,10 +56,12 @@ __all__ = [
     "expand_paths",
     "get_blend_from_list",
     "get_size_per_split_per_dataset",
+    "get_threads",
     "optimal_dtype",
     "parse_and_normalize_split",
     "register",
     "registration",
+    "set_threads",
     "unregister",
 ]
 
@@ -71,6 +74,7 @@ _HOMES = {
     "get_blend_from_list": "zephon.megatron.blend",
     "IndexedDataset": "zephon.megatron.indexed",
     "IndexedDatasetBuilder": "zephon.megatron.builder",
+    "get_threads": "zephon._threads",
     "optimal_dtype": "zephon.megatron.builder",
     "check_ranks_agree": "zephon.megatron.agreement",
     "BlendedDataset": "zephon.megatron.blended_dataset",
@@ -87,6 +91,7 @@ _HOMES = {
     "expand_paths": "zephon.megatron.blend_paths",
     "get_size_per_split_per_dataset": "zephon.megatron.blended_builder",
     "parse_and_normalize_split": "zephon.megatron.splits",
+    "set_threads": "zephon._threads",
 }
 
 
