@@ -11,7 +11,16 @@ from pathlib import Path
 from typing import Any
 
 _EXTENSIONS = frozenset(
-    ("collate", "gather", "helpers_cpp", "mersenne", "order", "packing", "text")
+    (
+        "collate",
+        "gather",
+        "helpers_cpp",
+        "mersenne",
+        "order",
+        "packing",
+        "sentence_mapping",
+        "text",
+    )
 )
 
 
