@@ -34,7 +34,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from zephon._native.mersenne import NumpyShuffle
-from zephon.megatron import compile_helper
+from zephon.megatron import compile_helper, set_threads
 
 sys.path.insert(0, str(Path(__file__).parent))  # not there with python -P
 from report import machine, write_section
@@ -243,7 +243,10 @@ def measure(case: Case, repeats: int) -> Measured:
 
 
 def load_helpers(folder: Path) -> Any:
-    (path,) = folder.glob("megatron/core/datasets/helpers_cpp*.so")
+    found = list(folder.glob("megatron/core/datasets/helpers_cpp*.so"))
+    if len(found) != 1:
+        sys.exit(f"{folder} holds {len(found)} compiled helpers_cpp of megatron-core, expected one")
+    (path,) = found
     spec = spec_from_loader("helpers_cpp", ExtensionFileLoader("helpers_cpp", str(path)))
     assert spec is not None
     assert spec.loader is not None
@@ -287,6 +290,7 @@ def main() -> None:
     args = parser.parse_args()
     folder = args.megatron_core or install_reference()
     sys.path.append(str(folder))
+    set_threads(1)  # as the reference
     ours, theirs = compile_helper(), load_helpers(folder)
     lines = [
         "## Megatron's helpers",

@@ -144,13 +144,20 @@ def measure(args: argparse.Namespace, folder: Path, mine: Any, other: Any) -> No
     cases: list[tuple[str, Callable[[], object], Callable[[], object], int]] = [
         (
             "GPTDataset[i]",
-            lambda: [my_single[i] for i in chosen],
-            lambda: [single[i] for i in chosen],
+            # None is kept: holding thousands of samples would measure fresh memory.
+            lambda: [None for i in chosen if my_single[i] is None],
+            lambda: [None for i in chosen if single[i] is None],
             len(chosen),
         ),
         (
             f"blend, batches of {BATCH} by a DataLoader without workers",
             lambda: [None for _ in my_loader],
+            lambda: [None for _ in loader],
+            len(batches),
+        ),
+        (
+            f"blend, batches of {BATCH}: BlendedDataset.batch beside that DataLoader",
+            lambda: [None for batch in batches if my_blend.batch(batch) is None],
             lambda: [None for _ in loader],
             len(batches),
         ),

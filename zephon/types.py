@@ -276,7 +276,7 @@ class SampleBatch:
 
         Padding that payloads made by hand come with stays what it is.
         """
-        for source in np.unique(rows.source[rows.source >= 0]).tolist():
+        for source in set(rows.source.tolist()) - {-1}:
             self._datasets[source].check(rows.row[rows.source == source])
         bad = rows.collate(shift=shift, ignore_index=ignore_index, **more)
         if bad is not None:

@@ -139,7 +139,10 @@ class Dataset:
 
         Reading a mapped file past its end would kill the process.
         """
-        for shard in np.unique(np.searchsorted(self._ends, rows, side="right")).tolist():
+        if len(self._shards) == 1:
+            self._shards[0].check()
+            return
+        for shard in set(np.searchsorted(self._ends, rows, side="right").tolist()):
             self._shards[shard].check()
 
     def token_lengths(self) -> NDArray[np.int64] | None:

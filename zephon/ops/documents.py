@@ -33,6 +33,8 @@ class _Once:
 
 OVERSIZED_TOLD = _Once()
 
+_FEW_BUFFERS = 16  # blocks of text that may stay in memory behind the position
+
 
 @dataclass(frozen=True, slots=True)
 class Parts:
@@ -344,7 +346,9 @@ def _add_first(values: NDArray[np.int64], amount: int) -> NDArray[np.int64]:
 
 
 def _compact(parts: Parts) -> Parts:
-    """Let go of buffers that nothing refers to any more."""
+    """Let go of buffers that nothing refers to any more, once there are some."""
+    if len(parts.buffers) < _FEW_BUFFERS:
+        return parts
     used = np.unique(parts.buffer)
     if len(used) == len(parts.buffers):
         return parts
