@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import secrets
 import shutil
 import sys
-import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -128,8 +128,10 @@ def build(folder: Path, options: CorporaOptions, say: Callable[[str], None]) -> 
     """
     _refuse_foreign(folder)
     folder.mkdir(parents=True, exist_ok=True)
-    making = Path(tempfile.mkdtemp(prefix=".building-", dir=folder))
+    # Named before it is made: an interrupt right behind the making must find it too.
+    making = folder / f".building-{secrets.token_hex(4)}"
     try:
+        making.mkdir(mode=0o700)
         counts = _write(making, options, say)
         claim: dict[str, Any] = {"made_by": "zephon demo", "complete": False}
         _write_manifest(folder, claim)
