@@ -2,7 +2,7 @@
 
     make demo                                    # makes the folder demo
     python -m torch.distributed.run --standalone --nproc-per-node 2 examples/train_gpt.py \\
-        --data demo --checkpoints /tmp/gpt --steps 20 --every 5 [--kill-at 12]
+        --data demo --checkpoints demo/gpt --steps 20 --every 5 [--kill-at 12]
 
 Model, optimizer and the position of the data are saved together through
 torch.distributed.checkpoint every few steps; started again, the run goes on from

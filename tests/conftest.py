@@ -19,9 +19,6 @@ if "CI" not in os.environ:
     settings.register_profile("zephon", deadline=None)
     settings.load_profile("zephon")
 
-DATA = Path(__file__).parent / "data"
-BADFILES = DATA / "badfiles"
-
 
 @pytest.fixture(scope="session")
 def tokenizer_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:

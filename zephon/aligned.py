@@ -53,13 +53,6 @@ Aligned = tuple[AlignedFields | None, ...]
 """One entry for each buffer, or no entry at all if no buffer has any."""
 
 
-def join_aligned(first: Aligned, buffers: int, second: Aligned, more: int) -> Aligned:
-    """The fields of ``buffers`` buffers and of ``more`` after them."""
-    if not (first or second):
-        return ()
-    return (first or (None,) * buffers) + (second or (None,) * more)
-
-
 class Buffered(Protocol):
     """Something whose tokens lie in buffers."""
 

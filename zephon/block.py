@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from zephon.aligned import Aligned
+from zephon.aligned import Aligned, join_buffers
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +45,23 @@ class TokenDocuments:
         """Tokens of document ``index``, without a copy."""
         start = int(self.start[index])
         return self.buffers[int(self.buffer[index])][start : start + int(self.length[index])]
+
+
+def interleave(
+    parts: Sequence[TokenDocuments], picks: Sequence[NDArray[np.integer[Any]]], count: int
+) -> TokenDocuments:
+    """One run of ``count`` documents from parts whose documents belong at ``picks``.
+
+    Where no part has a document, there is one without tokens.
+    """
+    buffers, aligned, moves = join_buffers(parts)
+    buffer = np.zeros(count, dtype=np.int32)
+    start = np.zeros(count, dtype=np.int64)
+    length = np.zeros(count, dtype=np.int64)
+    for part, pick, moved in zip(parts, picks, moves, strict=True):
+        buffer[pick] = moved[part.buffer]
+        start[pick], length[pick] = part.start, part.length
+    return TokenDocuments(buffers, buffer, start, length, aligned)
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from zephon import state as state_format
 from zephon.description import Description
@@ -36,18 +36,18 @@ def stream_shape(description: Description, work: WorkSource) -> dict[str, Any]:
     }
 
 
-def source_digests(work: WorkSource) -> tuple[bytes, ...]:
-    """Eight bytes for the content of each source; reads of all files, so it is done once."""
-    return tuple(dataset.digest()[:8] for dataset in work.datasets)
+class SourceData(NamedTuple):
+    """What a state says of a source besides its name and weight."""
+
+    digest: bytes
+    size: dict[str, Any]
 
 
-def source_states(work: WorkSource, digests: tuple[bytes, ...]) -> Sources:
-    """Which data the sources are, and their weights."""
+def source_data(work: WorkSource) -> tuple[SourceData, ...]:
+    """Digest and sizes of each source; looks at all files, so it is done once."""
     return tuple(
-        state_format.SourceState(
-            dataset.name,
-            digest,
-            weight,
+        SourceData(
+            dataset.digest()[:8],
             {
                 "format": dataset.format,
                 "documents": dataset.total(),
@@ -55,19 +55,27 @@ def source_states(work: WorkSource, digests: tuple[bytes, ...]) -> Sources:
                 "bytes": int(dataset.raw_bytes().sum()),
             },
         )
-        for dataset, digest, weight in zip(work.datasets, digests, work.weights, strict=True)
+        for dataset in work.datasets
+    )
+
+
+def source_states(work: WorkSource, data: tuple[SourceData, ...]) -> Sources:
+    """Which data the sources are, and their weights."""
+    return tuple(
+        state_format.SourceState(dataset.name, known.digest, weight, known.size)
+        for dataset, known, weight in zip(work.datasets, data, work.weights, strict=True)
     )
 
 
 def write_state(
-    position: Position, description: Description, work: WorkSource, digests: tuple[bytes, ...]
+    position: Position, description: Description, work: WorkSource, data: tuple[SourceData, ...]
 ) -> bytes:
     """What this rank knows of ``position``: all of it if there is one rank."""
     options = description.options
     return state_format.encode(
         state_format.StreamState(
             stream_shape(description, work),
-            source_states(work, digests),
+            source_states(work, data),
             position.delivered,
             position.cursors,
             position.passes,
@@ -91,7 +99,7 @@ def resume_work(
     saved: state_format.StreamState,
     description: Description,
     work: WorkSource,
-    digests: tuple[bytes, ...],
+    data: tuple[SourceData, ...],
 ) -> WorkSource:
     """``work`` as it was when ``saved`` was, with the weights that were found then.
 
@@ -100,7 +108,7 @@ def resume_work(
     StateError
         The state is of another stream; lists all that differs.
     """
-    current = source_states(work, digests)
+    current = source_states(work, data)
     if work.token_estimation is not None:
         # Its own weights are of no account: they are, or would be, found anew.
         weights = {source.name: source.weight for source in saved.sources}

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from zephon import checks
 from zephon import state as state_format
-from zephon.checkpoint import read_state, resume_work, source_digests, write_state
+from zephon.checkpoint import SourceData, read_state, resume_work, source_data, write_state
 from zephon.cursor import Dropped
 from zephon.errors import ConfigError, ConfigTypeError, LifecycleError, ZephonError
 from zephon.estimate import estimate_steps
@@ -70,7 +70,7 @@ class Pipeline(Stages):
             self._said = replace(self._said, pack=PackOptions(max_length=work_source.row_length))
         self._stream: Stream | None = None
         self._position: Position | None = None
-        self._digests: tuple[bytes, ...] | None = None
+        self._data: tuple[SourceData, ...] | None = None
         self._lengths: tuple[SourceLengths, ...] | None = None
         self._exchange: Exchange | None = None
 
@@ -82,7 +82,7 @@ class Pipeline(Stages):
         self._said.require_ready(self.ws)
         self._find_weights()
         plan = self._said.stream_plan(self.ws)
-        self._source_digests()  # what a state needs is at hand before the first batch
+        self._source_data()  # what a state needs is at hand before the first batch
         position = self._position or Position.start(plan.lane.lanes)
         self._stream = Stream(plan, position)
         self._position = position
@@ -130,7 +130,7 @@ class Pipeline(Stages):
         :func:`zephon.state.merge` makes the state of the run from those of all ranks.
         """
         self._find_weights()
-        return write_state(self._here(), self._said, self.ws, self._source_digests())
+        return write_state(self._here(), self._said, self.ws, self._source_data())
 
     def restore(self, state: Mapping[str, Any] | bytes) -> None:
         """Continue from what :meth:`checkpoint` returned, or from its bytes.
@@ -148,7 +148,7 @@ class Pipeline(Stages):
         """
         self._refuse_while_iterating("restore")
         saved = read_state(state)
-        self.ws = resume_work(saved, self._said, self._asked, self._source_digests())
+        self.ws = resume_work(saved, self._said, self._asked, self._source_data())
         self._position = Position(saved.delivered, saved.cursors, saved.passes)
 
     def explain(self, steps: int | None = None) -> str:
@@ -275,10 +275,10 @@ class Pipeline(Stages):
             self._lengths = document_lengths(self.ws, said.tokenizer, said.packing(), said.prefetch)
         return self._lengths
 
-    def _source_digests(self) -> tuple[bytes, ...]:
-        if self._digests is None:
-            self._digests = source_digests(self.ws)
-        return self._digests
+    def _source_data(self) -> tuple[SourceData, ...]:
+        if self._data is None:
+            self._data = source_data(self.ws)
+        return self._data
 
     def _refuse_ready_rows(self, call: str) -> None:
         if self.ws.row_length is not None:

@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from zephon.aligned import join_buffers
-from zephon.block import Documents, RecordDocuments, TokenDocuments
+from zephon.block import Documents, RecordDocuments, TokenDocuments, interleave
 from zephon.errors import ConfigError, ConfigTypeError
 from zephon.io.memory import InMemoryShard
 from zephon.io.resolve import PathLike, resolve
@@ -186,12 +185,4 @@ def _interleave(parts: list[Documents], picks: list[NDArray[np.intp]], count: in
             for where, record in zip(pick.tolist(), part.records, strict=True):
                 records[where] = record
         return RecordDocuments(records)
-    tokens = [part for part in parts if isinstance(part, TokenDocuments)]
-    buffers, aligned, moves = join_buffers(tokens)
-    buffer = np.empty(count, dtype=np.int32)
-    start = np.empty(count, dtype=np.int64)
-    length = np.empty(count, dtype=np.int64)
-    for part, pick, moved in zip(tokens, picks, moves, strict=True):
-        buffer[pick] = moved[part.buffer]
-        start[pick], length[pick] = part.start, part.length
-    return TokenDocuments(buffers, buffer, start, length, aligned)
+    return interleave([part for part in parts if isinstance(part, TokenDocuments)], picks, count)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from typing import Literal
 
 
-class BaseMegatronSampler:
+class BaseMegatronSampler(ABC):
     """What the two samplers have in common.
 
     Parameters
@@ -75,6 +76,10 @@ class BaseMegatronSampler:
         self.global_batch_size = global_batch_size
         self.pad_samples_to_global_batch_size = pad_samples_to_global_batch_size
         self.consumed_samples = consumed_samples
+        self._check()
+
+    def _check(self) -> None:  # noqa: B027 - the random sampler has nothing to add here
+        """Refuse numbers that do not fit this kind of sampler."""
 
     def _micro_batches(self, samples: int) -> int:
         """Micro-batches in ``samples``, in whole global batches if their size is known."""
@@ -82,8 +87,9 @@ class BaseMegatronSampler:
         steps = samples // step if self.drop_last else -(-samples // step)
         return steps * (step // self.micro_batch_times_data_parallel_size)
 
+    @abstractmethod
     def __iter__(self) -> Iterator[list[int]]:
-        raise NotImplementedError
+        """Samples of each micro-batch of this rank."""
 
 
 class MegatronPretrainingSampler(BaseMegatronSampler):
@@ -95,31 +101,10 @@ class MegatronPretrainingSampler(BaseMegatronSampler):
     or empty.
     """
 
-    def __init__(
-        self,
-        total_samples: int,
-        micro_batch_size: int,
-        data_parallel_rank: int,
-        data_parallel_size: int,
-        drop_last: bool = True,
-        global_batch_size: int | None = None,
-        pad_samples_to_global_batch_size: bool = False,
-        *,
-        consumed_samples: int = 0,
-    ) -> None:
-        super().__init__(
-            total_samples,
-            micro_batch_size,
-            data_parallel_rank,
-            data_parallel_size,
-            drop_last,
-            global_batch_size,
-            pad_samples_to_global_batch_size,
-            consumed_samples=consumed_samples,
-        )
-        if consumed_samples >= total_samples:
+    def _check(self) -> None:
+        if self.consumed_samples >= self.total_samples:
             raise RuntimeError(
-                f"no samples left to consume: {consumed_samples} of {total_samples} are"
+                f"no samples left to consume: {self.consumed_samples} of {self.total_samples} are"
             )
 
     def __len__(self) -> int:

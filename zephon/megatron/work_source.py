@@ -10,6 +10,7 @@ order, and rank r of G sees what Megatron's rank r of G sees.
 from __future__ import annotations
 
 import hashlib
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -118,6 +119,16 @@ class MegatronWorkSource(WorkSource):
 
     def options(self) -> dict[str, Any]:
         """What decides the order: sizes, and a digest over probes of every index."""
+        return {
+            "kind": "megatron",
+            "samples": self._total,
+            "consumed_samples": self.consumed_samples,
+            "sequence_length": self.row_length - 1,
+            "index": self._index_digest,
+        }
+
+    @cached_property
+    def _index_digest(self) -> str:
         digest = hashlib.blake2b(digest_size=16)
         indices = [] if self._blend is None else _arrays(self._blend)
         for member in self._members:
@@ -126,13 +137,7 @@ class MegatronWorkSource(WorkSource):
             digest.update(np.int64(len(index)).tobytes())
             at = np.unique(np.linspace(0, max(0, len(index) - 1), _PROBES).astype(np.int64))
             digest.update(index[at].astype("<i8").tobytes() if len(index) else b"")
-        return {
-            "kind": "megatron",
-            "samples": self._total,
-            "consumed_samples": self.consumed_samples,
-            "sequence_length": self.row_length - 1,
-            "index": digest.hexdigest(),
-        }
+        return digest.hexdigest()
 
     def locate(self, samples: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Dataset of each sample and its number in that, both int64 ``[n]``."""

@@ -12,13 +12,11 @@ from numpy.typing import NDArray
 
 from zephon.aligned import (
     MASK_FIELD,
-    Aligned,
     AlignedFields,
     RecordFields,
-    join_aligned,
     loss_mask_of,
 )
-from zephon.block import RecordDocuments, TokenBlock, TokenDocuments
+from zephon.block import RecordDocuments, TokenBlock, TokenDocuments, interleave
 from zephon.errors import DataError
 from zephon.io.dataset import Dataset
 from zephon.io.shard import Place
@@ -36,12 +34,8 @@ class DocumentReader:
 
     def read(self, draws: Draws) -> TokenBlock:
         """The documents of ``draws``, in their order."""
-        count = len(draws)
-        buffers: list[NDArray[np.integer[Any]]] = []
-        aligned: Aligned = ()
-        buffer = np.zeros(count, dtype=np.int32)
-        start = np.zeros(count, dtype=np.int64)
-        length = np.zeros(count, dtype=np.int64)
+        parts: list[TokenDocuments] = []
+        picks: list[NDArray[np.integer[Any]]] = []
         records: list[Mapping[str, Any]] = []
         where: list[int] = []  # positions of `records` among the draws
         for source in np.unique(draws.sources).tolist():
@@ -51,25 +45,22 @@ class DocumentReader:
                 records.extend(documents.records)
                 where.extend(pick.tolist())
             else:
-                buffer[pick] = documents.buffer + np.int32(len(buffers))
-                start[pick], length[pick] = documents.start, documents.length
-                aligned = join_aligned(
-                    aligned, len(buffers), documents.aligned, len(documents.buffers)
-                )
-                buffers.extend(documents.buffers)
+                parts.append(documents)
+                picks.append(pick)
         if records:
             tokens, lengths, fields = self._tokens(records, lambda i: self._place(draws, where[i]))
-            aligned = join_aligned(aligned, len(buffers), (fields,) if fields else (), 1)
-            buffer[where] = len(buffers)
-            length[where] = lengths
-            start[where] = np.cumsum(lengths) - lengths
-            buffers.append(tokens)
-        return TokenBlock(
-            draws.first,
-            draws.sources,
-            draws.rows,
-            TokenDocuments(tuple(buffers), buffer, start, length, aligned),
-        )
+            parts.append(
+                TokenDocuments(
+                    (tokens,),
+                    np.zeros(len(records), dtype=np.int32),
+                    np.cumsum(lengths) - lengths,
+                    lengths,
+                    (fields,) if fields else (),
+                )
+            )
+            picks.append(np.array(where))
+        documents = interleave(parts, picks, len(draws))
+        return TokenBlock(draws.first, draws.sources, draws.rows, documents)
 
     def _tokens(
         self, records: list[Mapping[str, Any]], place: Callable[[int], Place]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from concurrent.futures import Executor
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 from zephon.block import TokenBlock
 from zephon.cursor import DocumentCursor, Dropped, LaneCursor
@@ -35,6 +36,20 @@ class LanePlan:
     lanes: int
     vocab_size: int
     prefetch: PrefetchOptions
+
+    @cached_property
+    def names(self) -> list[str]:
+        """Names of the datasets, for messages."""
+        return [dataset.name for dataset in self.work.datasets]
+
+    @cached_property
+    def patience(self) -> int:
+        """Draws in which every source has come by, the rarest too, as often as it has documents."""
+        total = sum(self.work.weights)
+        return 1000 + max(
+            2 * dataset.total() * total // max(weight, 1)
+            for dataset, weight in zip(self.work.datasets, self.work.weights, strict=True)
+        )
 
 
 class Lane:
@@ -88,8 +103,8 @@ def _packed(
         longest=plan.pack.max_length,
         drop_oversized=plan.pack.drops_oversized,
         split=not plan.pack.wraps and not plan.pack.drops_oversized,
-        names=[dataset.name for dataset in plan.work.datasets],
-        patience=_patience(plan.work),
+        names=plan.names,
+        patience=plan.patience,
     )
     return make_packer(
         documents, plan.pack, inner, pad_tail=plan.pad_tail, vocab_size=plan.vocab_size
@@ -115,15 +130,6 @@ class ReadyRows(RowSource):
     def cursor(self) -> LaneCursor:
         """The number of the next row."""
         return LaneCursor(DocumentCursor(self._next))
-
-
-def _patience(work: WorkSource) -> int:
-    """Draws in which every source has come by, the rarest too, as often as it has documents."""
-    total = sum(work.weights)
-    return 1000 + max(
-        2 * dataset.total() * total // max(weight, 1)
-        for dataset, weight in zip(work.datasets, work.weights, strict=True)
-    )
 
 
 def _blocks(
