@@ -122,6 +122,8 @@ def test_an_interrupt_ends_with_code_130_and_without_a_word(tmp_path):
         stderr=subprocess.PIPE,
         stdin=subprocess.DEVNULL,
         text=True,
+        # A job in the background has SIGINT ignored, and its children inherit that.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
     try:
         while not (tmp_path / "demo").exists():  # it is building
