@@ -10,7 +10,8 @@ from pathlib import Path
 
 from zephon.errors import ConfigError, ConfigTypeError, DataError
 from zephon.io.indexed import IndexedFormat
-from zephon.io.jsonl import JsonlFormat, compressed
+from zephon.io.jsonl import JsonlFormat
+from zephon.io.probe import format_of
 from zephon.io.shard import Format
 
 FORMATS: dict[str, Format] = {fmt.name: fmt for fmt in (JsonlFormat(), IndexedFormat())}
@@ -90,7 +91,7 @@ def _expand(name: str, path: Path, wanted: list[Format]) -> list[Path]:
 def _search(name: str, folder: Path, wanted: list[Format]) -> list[Path]:
     files = _walk(name, folder)
     suffixes = {suffix for fmt in wanted for suffix in fmt.suffixes}
-    known = [file for file in files if file.suffix.lower() in suffixes]
+    known = [file for file in files if file.name.lower().endswith(tuple(suffixes))]
     if not known:
         there = ", ".join(file.name for file in files[:5]) or "nothing"
         more = f" and {len(files) - 5} more" if len(files) > 5 else ""
@@ -129,16 +130,19 @@ def _walk(name: str, folder: Path) -> list[Path]:
 
 
 def _kind(name: str, file: Path, wanted: list[Format]) -> Format:
-    for fmt in wanted:
-        if file.suffix.lower() in fmt.suffixes or len(wanted) == 1:
-            return fmt
+    if len(wanted) == 1:
+        return wanted[0]
+    by_suffix = [fmt for fmt in wanted if file.name.lower().endswith(fmt.suffixes)]
+    if by_suffix and by_suffix[0].name == IndexedFormat.name:
+        return by_suffix[0]  # any bytes may begin a .bin file, and the reader names a missing half
     with open(file, "rb") as stream:
         head = stream.read(4096)
+    sure = format_of(head)
+    for fmt in [fmt for fmt in wanted if fmt.name == sure] + by_suffix:
+        return fmt
     for fmt in wanted:
         if fmt.recognises(file, head):
             return fmt
-    if path_kind := compressed(head):
-        raise DataError(f"dataset {name!r}: {path_kind}", file=file)
     if head.startswith(b"PAR1"):
         raise DataError(
             f"dataset {name!r}: is Parquet, which this version does not read: convert it to JSONL",
