@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
     import tokenizers
 
+    from zephon.work.base import WorkSource
+
 
 class Stages(ABC):
     """What a pipeline is described by, call by call.
@@ -30,6 +32,8 @@ class Stages(ABC):
     Every call checks its options, and those that go together, at once. Nothing is
     read but the tokenizer's file.
     """
+
+    ws: WorkSource
 
     def __init__(self) -> None:
         self._said = Description()
@@ -186,6 +190,9 @@ class Stages(ABC):
         if fixed:
             self._reopen(f"{min(fixed)} cannot change now: this pipeline has a position already")
         self._said = replace(self._said, options=replace(self._said.options, **hints))
+        if hints.get("io_options") is not None:
+            for dataset in self.ws.datasets:
+                dataset.use(self._said.options.io_options)
         return self
 
     def _change(self, call: str, present: object, *, before: tuple[str, ...]) -> None:

@@ -2,5 +2,6 @@
 
 from zephon.io.dataset import Dataset
 from zephon.io.memory import InMemoryShard
+from zephon.io.options import CacheOptions, StoreOptions
 
-__all__ = ["Dataset", "InMemoryShard"]
+__all__ = ["CacheOptions", "Dataset", "InMemoryShard", "StoreOptions"]

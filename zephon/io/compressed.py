@@ -22,16 +22,15 @@ from numpy.typing import NDArray
 
 from zephon.errors import DataError
 from zephon.io.decoders import (
-    Damage,
     Decoder,
     GzipDecoder,
     ZstdDecoder,
     codec_of,
     import_zstandard,
-    zstd_frames,
 )
 from zephon.io.mapped import MappedFile
 from zephon.io.unit_cache import UNITS, ProcessLock
+from zephon.io.zstd_frames import DamageError, find_frames
 
 BLOCK = 1 << 20
 SPACING = 8 << 20
@@ -69,8 +68,8 @@ class CompressedText:
         if self._codec == "zstd":
             import_zstandard()
             try:
-                self._frames = zstd_frames(self.file)
-            except Damage as damage:
+                self._frames = find_frames(self.file.data)
+            except DamageError as damage:
                 raise self._error(damage) from None
             self._frame_at = {frame.start: i for i, frame in enumerate(self._frames)}
 
@@ -167,7 +166,7 @@ class CompressedText:
     def _decode(self, decoder: Decoder, limit: int = BLOCK) -> bytes:
         try:
             return decoder.read(limit)
-        except Damage as damage:
+        except DamageError as damage:
             raise self._error(damage) from None
 
     def _begin(self, offset: int) -> Decoder:
@@ -227,7 +226,7 @@ class CompressedText:
             self._places.remove(gone)
             UNITS.pop((self._serial, "at", gone))
 
-    def _error(self, damage: Damage) -> DataError:
+    def _error(self, damage: DamageError) -> DataError:
         return DataError(str(damage), file=self.path, byte_offset=damage.byte_offset)
 
     def _changed(self) -> DataError:

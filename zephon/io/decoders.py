@@ -8,7 +8,7 @@ from typing import Any
 
 from zephon.errors import ConfigError
 from zephon.io.mapped import MappedFile
-from zephon.io.zstd_frames import Frame, ZstdDamage, find_frames
+from zephon.io.zstd_frames import DamageError, Frame
 
 GZIP_MAGIC = b"\x1f\x8b"
 ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
@@ -16,14 +16,6 @@ _SKIPPABLE = b"\x2a\x4d\x18"  # behind a first byte 0x50 to 0x5f
 
 _FEED = 1 << 16
 _LARGEST_WINDOW = 1 << 31  # what `zstd --long=31` writes
-
-
-class Damage(Exception):
-    """A compressed stream is not what it should be at ``byte_offset`` of its file."""
-
-    def __init__(self, message: str, byte_offset: int) -> None:
-        super().__init__(message)
-        self.byte_offset = byte_offset
 
 
 class Decoder(ABC):
@@ -48,7 +40,7 @@ class Decoder(ABC):
 
     @abstractmethod
     def read(self, limit: int) -> bytes:
-        """Up to ``limit`` bytes of text; none at the end. Raises :class:`Damage`."""
+        """Up to ``limit`` bytes of text; none at the end. Raises :class:`DamageError`."""
 
     def fork(self) -> Decoder | None:
         """Another decoder at the same place, where the codec can do that."""
@@ -77,7 +69,7 @@ class GzipDecoder(Decoder):
                 text: bytes = self._member.decompress(feed, limit)
             except self._zlib.error as error:
                 reason = str(error).rpartition(": ")[2]
-                raise Damage(
+                raise DamageError(
                     f"is damaged gzip ({reason}) in the member that begins at byte "
                     f"{self.unit_start}. Fetch or write the file anew",
                     self.at,
@@ -89,7 +81,7 @@ class GzipDecoder(Decoder):
                 self._member = None
                 self.unit_start, self.at_unit_start = self.at, True
             elif not text and not used:
-                raise Damage(
+                raise DamageError(
                     f"is truncated gzip: the member that begins at byte {self.unit_start} has no "
                     "end. Fetch or write the file anew",
                     self._file.size,
@@ -113,7 +105,7 @@ class GzipDecoder(Decoder):
             if not self._file.data[self.at :].any():  # zeros pad tapes and blocks; gzip skips them
                 self.at = self.unit_start = self._file.size
                 return False
-            raise Damage(
+            raise DamageError(
                 f"has {self._file.size - self.at} bytes behind its last gzip member that are no "
                 f"gzip (they begin with {self._file.slice(self.at, self.at + 8)!r}). Cut them off "
                 "or write the file anew",
@@ -151,7 +143,7 @@ class ZstdDecoder(Decoder):
             try:
                 text: bytes = self._reader.read(limit)
             except self._zstd.ZstdError as error:
-                raise Damage(
+                raise DamageError(
                     f"is damaged zstandard ({error}) in the frame that begins at byte "
                     f"{frame.start}. Fetch or write the file anew",
                     frame.start,
@@ -165,14 +157,6 @@ class ZstdDecoder(Decoder):
             after = self._frames[self._next].start if self._next < len(self._frames) else frame.end
             self.at = self.unit_start = after
             self.at_unit_start = True
-
-
-def zstd_frames(file: MappedFile) -> list[Frame]:
-    """The frames of a file, found without decoding them; :class:`Damage` if they do not end."""
-    try:
-        return find_frames(file.data)
-    except ZstdDamage as error:
-        raise Damage(str(error), error.byte_offset) from None
 
 
 def codec_of(head: bytes) -> str | None:

@@ -115,9 +115,10 @@ def _header(raw: NDArray[np.uint8]) -> dict[str, Any] | None:
     prefix = len(_MAGIC) + 8
     if len(raw) < prefix + _DIGEST or raw[: len(_MAGIC)].tobytes() != _MAGIC:
         return None
-    if hashlib.blake2b(raw[:-_DIGEST].data, digest_size=_DIGEST).digest() != raw[
-        -_DIGEST:
-    ].tobytes():
+    if (
+        hashlib.blake2b(raw[:-_DIGEST].data, digest_size=_DIGEST).digest()
+        != raw[-_DIGEST:].tobytes()
+    ):
         return None
     length = int.from_bytes(raw[len(_MAGIC) : prefix].tobytes(), "little")
     content: dict[str, Any] = json.loads(raw[prefix : prefix + length].tobytes())

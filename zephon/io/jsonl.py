@@ -8,7 +8,6 @@ value counts. Whether a file is compressed is told by its first bytes, not by it
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,38 +20,10 @@ from zephon.io.compressed import BLOCK, CompressedText
 from zephon.io.decoders import codec_of, import_zstandard
 from zephon.io.line_index import BOM, line_index
 from zephon.io.mapped import MappedFile
+from zephon.io.plain import PlainText
 from zephon.io.probe import other_format, probe_digest
 from zephon.io.shard import Format, Place, Shard
-
-_PIECE = 64 << 20  # text that is indexed in one native call
-
-
-class PlainText:
-    """The text of a file that is not compressed."""
-
-    def __init__(self, file: MappedFile) -> None:
-        self.file = file
-        self.size = file.size
-
-    def pieces(self) -> Iterator[NDArray[np.uint8]]:
-        """The mapped bytes, uint8 ``[n]`` each."""
-        for start in range(0, self.size, _PIECE):
-            yield self.file.data[start : start + _PIECE]
-
-    def restarts(self) -> NDArray[np.int64]:
-        """Every byte can be read at once."""
-        return np.empty((2, 0), dtype=np.int64)
-
-    def learn(self, size: int, restarts: NDArray[np.int64]) -> None:
-        """Nothing that the file does not say."""
-
-    def slices(self, starts: NDArray[np.int64], ends: NDArray[np.int64]) -> Iterator[bytes]:
-        """Text from ``starts`` to ``ends`` (int64 ``[n]`` each)."""
-        return map(self.file.slice, starts.tolist(), ends.tolist())
-
-    def check_size(self) -> None:
-        """Raise if the file has shrunk."""
-        self.file.check_size()
+from zephon.io.unpacked import unpacked
 
 
 class JsonlShard(Shard):
@@ -72,6 +43,8 @@ class JsonlShard(Shard):
         # All [records]: where the line of a record begins and ends, and its number.
         self._starts, self._ends, self._lines = index.starts, index.ends, index.lines
         self.nbytes = self._text.size
+        if isinstance(self._text, CompressedText):
+            self._text = unpacked(self._text) or self._text
         if len(self._starts):
             self._refuse_other_json()
 
@@ -112,7 +85,7 @@ class JsonlShard(Shard):
 
     def _records(self, rows: NDArray[np.int64]) -> list[dict[str, Any]]:
         loads = self._loads
-        records = []
+        records: list[dict[str, Any]] = []
         for line in self._text.slices(self._starts[rows], self._ends[rows]):
             try:
                 record = loads(line)
@@ -165,7 +138,9 @@ class JsonlShard(Shard):
         elif first == b"{":
             what = "its first line is a lone '{': this is pretty-printed JSON, not JSON Lines"
         if what:
-            raise self._error(0, f"{what}. Write one object a line (jq -c '.[]' or jq -c . does it)")
+            raise self._error(
+                0, f"{what}. Write one object a line (jq -c '.[]' or jq -c . does it)"
+            )
 
 
 class JsonlFormat(Format):

@@ -113,9 +113,7 @@ def build(
     if not blank:
         parts.append(np.array([[begin], [base], [number]], dtype=np.int64))
     starts, ends, lines = (
-        np.concatenate([part[row] for part in parts])
-        if parts
-        else np.empty(0, dtype=np.int64)
+        np.concatenate([part[row] for part in parts]) if parts else np.empty(0, dtype=np.int64)
         for row in range(3)
     )
     counted = len(lines) == 0 or int(lines[-1]) == len(lines)  # they ascend

@@ -32,7 +32,8 @@ class CacheOptions:
         What downloads and decompressed copies may take there together; the least
         recently used are removed. None: no limit but the disk.
     rg_cache_bytes : int
-        Memory of this process for decoded units (blocks of compressed text).
+        Memory of this process for decoded units (blocks of compressed text), 16 MiB at least.
+        One limit for all datasets; the last one given holds.
     index_beside_data : bool
         Keep the index of ``NAME`` in ``NAME.zephon-index``, in the folder of the data.
     download_retry : int
@@ -56,7 +57,7 @@ class CacheOptions:
             raise ConfigTypeError(f"root is {self.root!r}, expected a folder")
         if self.limit_bytes is not None:
             _check_int("limit_bytes", self.limit_bytes, 1)
-        _check_int("rg_cache_bytes", self.rg_cache_bytes, 0)
+        _check_int("rg_cache_bytes", self.rg_cache_bytes, 16 * 1024**2)
         _check_int("download_retry", self.download_retry, 0)
         _check_int("min_slack_bytes", self.min_slack_bytes, 0)
         if not isinstance(self.index_beside_data, bool):
@@ -182,7 +183,9 @@ def _known(cls: type, given: Mapping[str, Any]) -> dict[str, Any]:
         if name not in names:
             raise ConfigTypeError(f"{cls.__name__} has no {name!r}; it has: {', '.join(names)}")
     return {
-        name: parse_size(name, value) if isinstance(value, str) and name.endswith("bytes") else value
+        name: parse_size(name, value)
+        if isinstance(value, str) and name.endswith("bytes")
+        else value
         for name, value in given.items()
     }
 

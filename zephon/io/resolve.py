@@ -28,11 +28,7 @@ def resolve(
     A folder is searched through all levels in the order of names; hidden files
     and files of no known kind in it are passed over.
     """
-    if fmt is not None and fmt not in FORMATS:
-        raise ConfigError(
-            f"dataset {name!r}: unknown format {fmt!r}; known formats: {', '.join(FORMATS)}"
-        )
-    wanted = [FORMATS[fmt]] if fmt else list(FORMATS.values())
+    wanted = known_formats(name, fmt)
     found: dict[Path, Format] = {}
     seen: set[str] = set()  # real paths: a file that is reached in two ways is one file
     for one in _each_path(name, path):
@@ -49,6 +45,15 @@ def resolve(
             "of each, or choose with fmt="
         )
     return next(iter(found.values())), list(found)
+
+
+def known_formats(name: str, fmt: str | None) -> list[Format]:
+    """The format ``fmt``, or all if it is None."""
+    if fmt is not None and fmt not in FORMATS:
+        raise ConfigError(
+            f"dataset {name!r}: unknown format {fmt!r}; known formats: {', '.join(FORMATS)}"
+        )
+    return [FORMATS[fmt]] if fmt else list(FORMATS.values())
 
 
 def _each_path(name: str, path: PathLike | Sequence[PathLike]) -> list[Path]:

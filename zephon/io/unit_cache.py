@@ -74,13 +74,21 @@ class ProcessLock:
     def __init__(self) -> None:
         self._pid, self._lock = os.getpid(), threading.Lock()
 
-    def __enter__(self) -> None:
+    def acquire(self, blocking: bool = True) -> bool:
+        """Take the lock; whether it was taken."""
         if self._pid != os.getpid():
             self._pid, self._lock = os.getpid(), threading.Lock()
-        self._lock.acquire()
+        return self._lock.acquire(blocking)
+
+    def release(self) -> None:
+        """Open it."""
+        self._lock.release()
+
+    def __enter__(self) -> None:
+        self.acquire()
 
     def __exit__(self, *_: object) -> None:
-        self._lock.release()
+        self.release()
 
 
 UNITS = UnitCache(256 * 1024**2)

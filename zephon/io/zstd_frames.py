@@ -16,8 +16,8 @@ _ID_BYTES = (0, 1, 2, 4)  # by the last two bits of the descriptor
 _SIZE_BYTES = (0, 2, 4, 8)  # by the first two
 
 
-class ZstdDamage(Exception):
-    """The file is no run of whole frames."""
+class DamageError(Exception):
+    """A compressed stream is not what it should be at ``byte_offset`` of its file."""
 
     def __init__(self, message: str, byte_offset: int) -> None:
         super().__init__(message)
@@ -35,7 +35,7 @@ class Frame:
 
 def find_frames(data: NDArray[np.uint8]) -> list[Frame]:
     """Frames of ``data`` (uint8 ``[n]``) in their order, without the skippable ones."""
-    view = memoryview(data)
+    view = data.data
     size = len(view)
     at = 0
     frames = []
@@ -49,7 +49,7 @@ def find_frames(data: NDArray[np.uint8]) -> list[Frame]:
         elif at and not data[at:].any():
             break  # padding
         else:
-            raise ZstdDamage(
+            raise DamageError(
                 f"has {size - at} bytes behind its last zstandard frame that are no frame (they "
                 f"begin with {magic!r}). Cut them off or write the file anew",
                 at,
@@ -92,8 +92,8 @@ def _frame_end(view: memoryview, start: int) -> tuple[int, int]:
     return at + (4 if descriptor & 4 else 0), window
 
 
-def _truncated(start: int, size: int) -> ZstdDamage:
-    return ZstdDamage(
+def _truncated(start: int, size: int) -> DamageError:
+    return DamageError(
         f"is truncated zstandard: the frame that begins at byte {start} has no end. Fetch or write "
         "the file anew",
         size,
