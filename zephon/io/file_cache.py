@@ -23,7 +23,7 @@ from zephon.errors import DataError
 
 _ENTRY = "entry.json"
 _UNFINISHED = "unfinished-"
-_PATIENCE = 10.0  # seconds that a reader waits for others to finish before it exceeds the limit
+_PATIENCE = 60.0  # seconds that a reader waits for others to finish before it exceeds the limit
 _PAUSE = 0.02
 
 logger = logging.getLogger(__name__)
@@ -57,7 +57,7 @@ class FileCache:
     """The cache in ``root``, of ``limit`` bytes at most (None: any number).
 
     Files are removed only while nobody reads them. If those leave no room for another one
-    for ten seconds, it is fetched beyond the limit, with a warning.
+    for a minute, it is fetched beyond the limit, with a warning.
     """
 
     def __init__(self, root: Path, limit: int | None, slack: int) -> None:

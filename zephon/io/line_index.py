@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -71,7 +71,7 @@ def line_index(source: Text) -> LineIndex:
         source.learn(int(stored["size"][0]), stored["restarts"].reshape(2, -1))
         return LineIndex(stored["starts"], stored["ends"], lines)
     begin = time.monotonic()
-    index = build(source.pieces(), lambda error, record: _at_record(error, record))
+    index = build(source.pieces())
     arrays = {
         "starts": index.starts,
         "ends": index.ends,
@@ -84,17 +84,14 @@ def line_index(source: Text) -> LineIndex:
     return index
 
 
-def build(
-    pieces: Iterator[NDArray[np.uint8]], explain: Callable[[DataError, int], DataError]
-) -> LineIndex:
+def build(pieces: Iterator[NDArray[np.uint8]]) -> LineIndex:
     """The index of a text that comes in pieces.
 
     A byte order mark at the start is not part of the first record.
-    ``explain`` completes an error that ``pieces`` raise with the record it falls into.
+    An error that ``pieces`` raise gets the line that it falls into.
     """
     parts: list[NDArray[np.int64]] = []
     base, begin, number, blank = 0, 0, 1, True
-    found = 0
     stream = _with_whole_mark(pieces)
     while True:
         try:
@@ -102,13 +99,12 @@ def build(
         except StopIteration:
             break
         except DataError as error:
-            raise explain(error, found + 1) from None
+            raise _at_record(error, number) from None
         if base == 0 and data[: len(BOM)].tobytes() == BOM:
             begin = len(BOM)
         out = np.empty((3, text.count_lines(data)), dtype=np.int64)
         count, begin, number, blank = text.index_records(data, base, begin, number, blank, out)
         parts.append(out[:, :count] if count == out.shape[1] else out[:, :count].copy())
-        found += count
         base += len(data)
     if not blank:
         parts.append(np.array([[begin], [base], [number]], dtype=np.int64))
