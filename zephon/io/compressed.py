@@ -220,7 +220,9 @@ class CompressedText:
             return
         insort(self._places, at)
         self._waiting.append(at)
-        UNITS.put((self._serial, "at", at), decoder, decoder.memory)
+        # One with a huge window (zstd --long) must not drive out the blocks that it makes.
+        size = min(decoder.memory, UNITS.limit // 4)
+        UNITS.put((self._serial, "at", at), decoder, size)
         if len(self._waiting) > _PARKED:
             gone = self._waiting.pop(0)
             self._places.remove(gone)

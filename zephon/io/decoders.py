@@ -19,28 +19,57 @@ _LARGEST_WINDOW = 1 << 31  # what `zstd --long=31` writes
 
 
 class Decoder(ABC):
-    """A place in a compressed file, from which it is decoded.
+    """A place in a compressed file, from which it is decoded, unit (member or frame) by unit.
 
     Attributes
     ----------
-    at : int
-        Byte of the file that is read next.
     unit_start : int
-        Where in the file the present member or frame begins.
-    at_unit_start : bool
-        Whether nothing of that has been decoded yet.
+        Where in the file the present unit begins.
     memory : int
         About how many bytes the decoder takes.
     """
 
-    at: int
     unit_start: int
-    at_unit_start: bool
     memory: int
+    _ended: bool = True  # the unit before; the present one has not been opened
+    _ahead: bytes = b""  # a byte of text that was decoded to see whether it is there
+
+    @property
+    def at_unit_start(self) -> bool:
+        """Whether the next byte of text is the first one of a unit."""
+        return self._ended and not self._ahead
+
+    def read(self, limit: int) -> bytes:
+        """Up to ``limit`` bytes of text, of one unit; none at the end of the file.
+
+        Raises
+        ------
+        DamageError
+            The file is damaged or cut.
+        """
+        while True:
+            text, self._ahead = self._ahead, b""
+            if not text and self._ended and not self._open_unit():
+                return b""
+            if len(text) < limit and not (text and self._ended):
+                text += self._some(limit - len(text))
+            if text:
+                if len(text) == limit and not self._ended:
+                    # Is this the end of the unit? Who keeps places to begin at must know now.
+                    self._ahead = self._some(1)
+                return text
 
     @abstractmethod
-    def read(self, limit: int) -> bytes:
-        """Up to ``limit`` bytes of text; none at the end. Raises :class:`DamageError`."""
+    def _open_unit(self) -> bool:
+        """Make the unit that begins here ready to be decoded; False at the end of the file."""
+
+    @abstractmethod
+    def _some(self, limit: int) -> bytes:
+        """Up to ``limit`` (at least 1) bytes of the present unit; none if it has ended.
+
+        ``_ended`` becomes false, and true when the unit has ended, with its last bytes or
+        later.
+        """
 
     def fork(self) -> Decoder | None:
         """Another decoder at the same place, where the codec can do that."""
@@ -56,107 +85,107 @@ class GzipDecoder(Decoder):
         self._file = file
         self._zlib = _fastest_zlib()
         self._member: Any = None
-        self.at = self.unit_start = start
-        self.at_unit_start = True
+        self._at = self.unit_start = start
 
-    def read(self, limit: int) -> bytes:
-        """Up to ``limit`` bytes of text, of one member."""
+    def _open_unit(self) -> bool:
+        if self._at >= self._file.size:
+            return False
+        head = self._file.slice(self._at, self._at + 2)
+        if head != GZIP_MAGIC[: len(head)]:
+            if not self._file.data[self._at :].any():  # zeros pad tapes and blocks; gzip skips them
+                self._at = self.unit_start = self._file.size
+                return False
+            raise DamageError(
+                f"has {self._file.size - self._at} bytes behind its last gzip member that are no "
+                f"gzip (they begin with {self._file.slice(self._at, self._at + 8)!r}). Cut them "
+                "off or write the file anew",
+                self._at,
+            )
+        self._member = self._zlib.decompressobj(31)
+        return True
+
+    def _some(self, limit: int) -> bytes:
+        self._ended = False
+        member = self._member
         while True:
-            if self._member is None and not self._open_member():
-                return b""
-            feed = self._file.slice(self.at, min(self.at + _FEED, self._file.size))
+            feed = self._file.slice(self._at, min(self._at + _FEED, self._file.size))
             try:
-                text: bytes = self._member.decompress(feed, limit)
+                text: bytes = member.decompress(feed, limit)
             except self._zlib.error as error:
                 reason = str(error).rpartition(": ")[2]
                 raise DamageError(
                     f"is damaged gzip ({reason}) in the member that begins at byte "
                     f"{self.unit_start}. Fetch or write the file anew",
-                    self.at,
+                    self._at,
                 ) from None
-            used = len(feed) - len(self._member.unconsumed_tail) - len(self._member.unused_data)
-            self.at += used
-            self.at_unit_start = False
-            if self._member.eof:
-                self._member = None
-                self.unit_start, self.at_unit_start = self.at, True
-            elif not text and not used:
+            # At the end of a member both of these may hold what follows.
+            used = len(feed) - len(member.unused_data if member.eof else member.unconsumed_tail)
+            self._at += used
+            if member.eof:
+                self._member, self.unit_start, self._ended = None, self._at, True
+                return text
+            if text:
+                return text
+            if not used:
                 raise DamageError(
                     f"is truncated gzip: the member that begins at byte {self.unit_start} has no "
                     "end. Fetch or write the file anew",
                     self._file.size,
                 )
-            if text:
-                return text
 
     def fork(self) -> GzipDecoder:
         """Another decoder at the same place: a copy of the window and tables."""
-        other = GzipDecoder(self._file, self.at)
-        other.unit_start, other.at_unit_start = self.unit_start, self.at_unit_start
+        other = GzipDecoder(self._file, self._at)
+        other.unit_start, other._ended = self.unit_start, self._ended
         other._member = None if self._member is None else self._member.copy()
+        other._ahead = self._ahead
         return other
-
-    def _open_member(self) -> bool:
-        """Whether another member begins here."""
-        if self.at >= self._file.size:
-            return False
-        head = self._file.slice(self.at, self.at + 2)
-        if head != GZIP_MAGIC[: len(head)]:
-            if not self._file.data[self.at :].any():  # zeros pad tapes and blocks; gzip skips them
-                self.at = self.unit_start = self._file.size
-                return False
-            raise DamageError(
-                f"has {self._file.size - self.at} bytes behind its last gzip member that are no "
-                f"gzip (they begin with {self._file.slice(self.at, self.at + 8)!r}). Cut them off "
-                "or write the file anew",
-                self.at,
-            )
-        self._member = self._zlib.decompressobj(31)
-        return True
 
 
 class ZstdDecoder(Decoder):
     """Decoding of zstandard from frame number ``first`` on."""
 
+    memory = 1 << 20
+
     def __init__(self, file: MappedFile, frames: list[Frame], first: int = 0) -> None:
         self._file = file
         self._frames = frames
-        self._next = first
         self._zstd = import_zstandard()
         self._reader: Any = None
-        self.memory = 1 << 20
-        self.at_unit_start = True
-        self.at = self.unit_start = frames[first].start if first < len(frames) else file.size
+        self._go_to(first)
 
-    def read(self, limit: int) -> bytes:
-        """Up to ``limit`` bytes of text, of one frame."""
-        while True:
-            if self._reader is None:
-                if self._next >= len(self._frames):
-                    return b""
-                frame = self._frames[self._next]
-                decompressor = self._zstd.ZstdDecompressor(max_window_size=_LARGEST_WINDOW)
-                source = self._file.data[frame.start : frame.end]
-                self._reader = decompressor.stream_reader(source, closefd=False)
-                self.memory = (1 << 18) + frame.window
-            frame = self._frames[self._next]
-            try:
-                text: bytes = self._reader.read(limit)
-            except self._zstd.ZstdError as error:
-                raise DamageError(
-                    f"is damaged zstandard ({error}) in the frame that begins at byte "
-                    f"{frame.start}. Fetch or write the file anew",
-                    frame.start,
-                ) from None
-            self.at_unit_start = False
-            if text:
-                return text
-            # Only a read that gives nothing has seen the checksum.
+    def _go_to(self, number: int) -> None:
+        self._number = number
+        ended = number >= len(self._frames)
+        self.unit_start = self._file.size if ended else self._frames[number].start
+        self._ended = True
+
+    def _open_unit(self) -> bool:
+        if self._number >= len(self._frames):
+            return False
+        frame = self._frames[self._number]
+        decompressor = self._zstd.ZstdDecompressor(max_window_size=_LARGEST_WINDOW)
+        self._reader = decompressor.stream_reader(self._file.data[frame.start : frame.end])
+        self.memory = (1 << 18) + frame.window
+        return True
+
+    def _some(self, limit: int) -> bytes:
+        self._ended = False
+        try:
+            text: bytes = self._reader.read(limit)
+            # Less than asked for is the end, and only a read that gives nothing has seen the
+            # checksum behind it.
+            ended = len(text) < limit and not self._reader.read(1)
+        except self._zstd.ZstdError as error:
+            raise DamageError(
+                f"is damaged zstandard ({error}) in the frame that begins at byte "
+                f"{self.unit_start}. Fetch or write the file anew",
+                self.unit_start,
+            ) from None
+        if ended:
             self._reader = None
-            self._next += 1
-            after = self._frames[self._next].start if self._next < len(self._frames) else frame.end
-            self.at = self.unit_start = after
-            self.at_unit_start = True
+            self._go_to(self._number + 1)
+        return text
 
 
 def codec_of(head: bytes) -> str | None:

@@ -19,6 +19,11 @@ class UnitCache:
         self._lock = threading.Lock()
 
     @property
+    def limit(self) -> int:
+        """Bytes that are held at most."""
+        return self._limit
+
+    @property
     def used(self) -> int:
         """Bytes of the values that are held."""
         return self._used
