@@ -25,7 +25,7 @@ struct OpenLine {
 
 // Goes on through a text that is read piece by piece: `data` lies at `base` of
 // the text, `line` is the line that the piece before ended in, with
-// line.begin <= base + data.size(). Of every line that a '\n' of `data` ends and
+// line.begin <= base + data.size(); bytes of `data` before it hold no '\n'. Of every line that a '\n' of `data` ends and
 // that is not blank it writes where it begins and ends (without the '\n') and
 // its number, and returns how many these are. `line` becomes the line that
 // `data` ends in. One memchr pass; no allocation.

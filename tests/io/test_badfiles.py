@@ -61,9 +61,7 @@ def stream(path: Path, tokenizer_folder: Path, threads: int) -> list[list[int]]:
     work = zephon.StaticMixtureWorkSource(
         [Dataset.from_path("bad", path)], {"bad": 1.0}, shuffle_shards=False
     )
-    pipeline = zephon.Pipeline(work).tokenize(
-        tokenizer_folder, field="text", special_tokens="eos"
-    )
+    pipeline = zephon.Pipeline(work).tokenize(tokenizer_folder, field="text", special_tokens="eos")
     pipeline = pipeline.pack_flat(17).batch(1).options(tail="pad")
     pipeline = pipeline.prefetch(8 if threads else 0, parallelism=max(1, threads))
     try:
