@@ -25,11 +25,11 @@ struct OpenLine {
 
 // Goes on through a text that is read piece by piece: `data` lies at `base` of
 // the text, `line` is the line that the piece before ended in, with
-// line.begin <= base + data.size(); bytes of `data` before it hold no '\n'. Of every line that a '\n' of `data` ends and
-// that is not blank it writes where it begins and ends (without the '\n') and
-// its number, and returns how many these are. `line` becomes the line that
-// `data` ends in. One memchr pass; no allocation.
-// The three outputs must have room for count_newlines(data) values each.
+// line.begin <= base + data.size(); bytes of `data` before it hold no '\n'. Of every line that a
+// '\n' of `data` ends and that is not blank it writes where it begins and ends (without the '\n')
+// and its number, and returns how many these are. `line` becomes the line that `data` ends in. One
+// memchr pass; no allocation. The three outputs must have room for count_newlines(data) values
+// each.
 std::size_t scan_records(std::span<const std::uint8_t> data, std::int64_t base, OpenLine& line,
                          std::int64_t* begins, std::int64_t* ends, std::int64_t* numbers) noexcept;
 

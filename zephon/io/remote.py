@@ -9,7 +9,7 @@ import os
 import tempfile
 import time
 import weakref
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,7 @@ from zephon.io.options import CACHE_VARIABLE, StoreOptions, in_force
 from zephon.io.shard import Format, Place, Shard
 from zephon.io.unit_cache import ProcessLock
 
+_LAYOUT = 1  # raised when what is kept of a shard changes its meaning
 _SWEEP_SECONDS = 1.0
 
 _CACHES: dict[tuple[Any, ...], FileCache] = {}
@@ -64,6 +65,7 @@ class RemoteShard(Shard):
         objects: Sequence[RemoteObject],
         store: ObjectStore,
         options: StoreOptions,
+        text_field: str | None = None,
     ) -> None:
         cache = file_cache(options)
         if cache is None:
@@ -73,8 +75,9 @@ class RemoteShard(Shard):
             )
         self._format, self._objects, self._store = fmt, tuple(objects), store
         self._options, self._cache = options, cache
+        self._text_field = text_field
         self.url = objects[0].url
-        state = json.dumps([fmt.name, *([o.url, o.size, o.etag] for o in objects)])
+        state = json.dumps([_LAYOUT, fmt.name, *([o.url, o.size, o.etag] for o in objects)])
         self._key = hashlib.blake2b(state.encode(), digest_size=16).hexdigest()
         self._lock = ProcessLock()
         self._inner: Shard | None = None
@@ -84,6 +87,7 @@ class RemoteShard(Shard):
         facts = self._facts()
         self._count, self._unit = int(facts["documents"]), int(facts["unit"])
         self.nbytes, self._digest = int(facts["bytes"]), bytes.fromhex(facts["digest"])
+        self.gives_text = bool(facts["text"])
 
     def __len__(self) -> int:
         return self._count
@@ -96,8 +100,8 @@ class RemoteShard(Shard):
     def check(self) -> None:
         """The copy, if there is one, is whole."""
         with self._lock:
-            inner = self._inner
-        if inner is not None:
+            inner, identity = self._inner, self._identity
+        if inner is not None and self._cache.has(self._key, identity):
             with self._told():
                 inner.check()
 
@@ -110,6 +114,28 @@ class RemoteShard(Shard):
     def unit_documents(self) -> int:
         """As the format has it."""
         return self._unit
+
+    def units(self) -> NDArray[np.int64] | None:
+        """As the format has them."""
+        with self._open() as shard:
+            return shard.units()
+
+    def decode(self, rows: NDArray[np.int64]) -> None:
+        """Fetch the object, and have it decoded, for a :meth:`read` that comes soon."""
+        with self._open() as shard:
+            shard.decode(rows)
+
+    def as_text(self, field: str) -> Shard:
+        """The same object, read for a pipeline that tokenizes ``field``."""
+        with self._open() as shard:
+            if shard.as_text(field) is shard:
+                return self
+        return RemoteShard(self._format, self._objects, self._store, self._options, field)
+
+    def fields(self, row: int) -> Mapping[str, Any]:
+        """As the format has them."""
+        with self._open() as shard:
+            return shard.fields(row)
 
     def place(self, row: int) -> Place:
         """The URL, and the record as the format counts it."""
@@ -145,8 +171,7 @@ class RemoteShard(Shard):
             with self._told():
                 with self._lock:
                     if self._inner is None or lease.identity != self._identity:
-                        with in_force(self._options):
-                            self._inner = self._format.open(lease.folder / _name(self.url))
+                        self._inner = self._open_copy(lease.folder / _name(self.url))
                         self._identity = lease.identity
                     shard = self._inner
                     self._users += 1
@@ -157,6 +182,11 @@ class RemoteShard(Shard):
                         self._users -= 1
         finally:
             lease.close()
+
+    def _open_copy(self, path: Path) -> Shard:
+        with in_force(self._options):
+            shard = self._format.open(path)
+        return shard if self._text_field is None else shard.as_text(self._text_field)
 
     def _lease(self) -> Lease:
         size = sum(one.size for one in self._objects)
@@ -199,7 +229,7 @@ class RemoteShard(Shard):
         path = self._cache.root / "facts" / f"{self._key}.json"
         try:
             kept: dict[str, Any] = json.loads(path.read_text())
-            if kept.keys() >= {"documents", "unit", "bytes", "digest"}:
+            if kept.keys() >= {"documents", "unit", "bytes", "digest", "text"}:
                 return kept
         except (OSError, ValueError):
             pass  # not there, or cut short: found out again
@@ -210,6 +240,7 @@ class RemoteShard(Shard):
                 "unit": shard.unit_documents,
                 "bytes": shard.nbytes,
                 "digest": shard.digest().hex(),
+                "text": shard.gives_text,
             }
         path.parent.mkdir(parents=True, exist_ok=True)
         handle, temporary = tempfile.mkstemp(dir=path.parent)
