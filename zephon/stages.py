@@ -24,7 +24,6 @@ from zephon.options import PrefetchOptions, StreamOptions, check_int
 if TYPE_CHECKING:
     import os
 
-
     from zephon.work.base import WorkSource
 
 

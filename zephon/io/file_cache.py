@@ -110,7 +110,8 @@ class FileCache:
         if not self.has(key, lease.identity):  # removed before it was locked
             lease.close()
             return None
-        os.utime(handle)
+        now = time.time_ns()  # the kernel's own clock ticks every few milliseconds
+        os.utime(handle, ns=(now, now))
         return lease
 
     def _fill(self, key: str, size: int, fill: Callable[[Path], None], exceed: bool) -> None:
