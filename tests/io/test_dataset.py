@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import zstandard
 
 import zephon
 from zephon.block import RecordDocuments, TokenDocuments
@@ -141,6 +142,10 @@ def test_a_format_is_found_by_content_where_the_suffix_does_not_tell(tmp_path: P
     path = tmp_path / "records.txt"
     path.write_text('{"text": "x"}\n')
     assert texts(Dataset.from_path("d", path), [0]) == ["x"]
+    (tmp_path / "records.gz").write_bytes(gzip.compress(b'\xef\xbb\xbf {"text": "y"}\n'))
+    assert texts(Dataset.from_path("d", tmp_path / "records.gz"), [0]) == ["y"]
+    (tmp_path / "records.bak").write_bytes(zstandard.compress(b'{"text": "z"}\n'))
+    assert texts(Dataset.from_path("d", tmp_path / "records.bak"), [0]) == ["z"]
     (tmp_path / "records.dat").write_text('[{"text": "x"}]\n')
     with pytest.raises(DataError, match="this is a JSON array"):
         Dataset.from_path("d", tmp_path / "records.dat", fmt="jsonl")
