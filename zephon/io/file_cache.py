@@ -23,6 +23,7 @@ from zephon.errors import DataError
 
 _ENTRY = "entry.json"
 _UNFINISHED = "unfinished-"
+_ROOM = "room"  # no key: those are digests
 _PATIENCE = 60.0  # seconds that a reader waits for others to finish before it exceeds the limit
 _PAUSE = 0.02
 
@@ -120,24 +121,21 @@ class FileCache:
             fcntl.flock(lock, fcntl.LOCK_EX)
             if (self._objects / key / _ENTRY).exists():
                 return  # another process was first
-            self._make_room(size, exceed)
-            folder = Path(tempfile.mkdtemp(dir=self._objects, prefix=_UNFINISHED))
+            folder, entry = self._reserve(key, size, exceed)
             try:
-                with open(folder / _ENTRY, "w") as entry:
-                    fcntl.flock(entry, fcntl.LOCK_SH)  # it is in use while it is made
-                    json.dump({"key": key, "bytes": size}, entry)
-                    entry.flush()
-                    fill(folder)
-                    os.chmod(folder, 0o755)
-                    os.rename(folder, self._objects / key)
+                fill(folder)
+                os.chmod(folder, 0o755)
+                os.rename(folder, self._objects / key)
             except BaseException:
                 shutil.rmtree(folder, ignore_errors=True)
                 raise
+            finally:
+                os.close(entry)
         finally:
             os.close(lock)
 
-    def _make_room(self, size: int, exceed: bool) -> None:
-        """Remove what was used least recently until ``size`` bytes fit."""
+    def _reserve(self, key: str, size: int, exceed: bool) -> tuple[Path, int]:
+        """A folder whose ``size`` bytes are counted from now on, and the handle that keeps it."""
         if self.limit is not None and size > self.limit:
             raise DataError(
                 f"the cache may hold {self.limit:,} bytes and one shard takes {size:,}: raise "
@@ -145,10 +143,28 @@ class FileCache:
                 file=self.root,
             )
         end = time.monotonic() + _PATIENCE
-        while (used := self._shrink(size)) is not None and time.monotonic() < end:
+        while True:
+            # One at a time: two that find the same room would both take it.
+            room = os.open(self._locks / _ROOM, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+            try:
+                fcntl.flock(room, fcntl.LOCK_EX)
+                used = self._shrink(size)
+                if used is None or time.monotonic() > end:
+                    if used is not None:
+                        self._refuse_or_warn(used, size, exceed)
+                    return self._begin(key, size)
+            finally:
+                os.close(room)
             time.sleep(_PAUSE)
-        if used is None:
-            return
+
+    def _begin(self, key: str, size: int) -> tuple[Path, int]:
+        folder = Path(tempfile.mkdtemp(dir=self._objects, prefix=_UNFINISHED))
+        entry = os.open(folder / _ENTRY, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        fcntl.flock(entry, fcntl.LOCK_SH)  # it is in use while it is made
+        os.write(entry, json.dumps({"key": key, "bytes": size}).encode())
+        return folder, entry
+
+    def _refuse_or_warn(self, used: int, size: int, exceed: bool) -> None:
         free = shutil.disk_usage(self._objects).free
         if not exceed or free < size:
             raise NoRoomError(f"{size:,} bytes do not fit: {used:,} are in use, {free:,} free")
