@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -16,8 +17,10 @@ from zephon.estimate import estimate_steps
 from zephon.explain import explain
 from zephon.ops.pack import PackOptions
 from zephon.options import check_int
+from zephon.runtime.documents import DocumentReader
 from zephon.runtime.exchange import Exchange, open_exchange
 from zephon.runtime.lengths import document_lengths
+from zephon.runtime.metrics import BATCH, Metrics, PipelineSummary
 from zephon.runtime.position import Position
 from zephon.runtime.stream import Stream
 from zephon.stages import Stages
@@ -73,6 +76,7 @@ class Pipeline(Stages):
         self._data: tuple[SourceData, ...] | None = None
         self._lengths: tuple[SourceLengths, ...] | None = None
         self._exchange: Exchange | None = None
+        self._metrics = Metrics()
 
     def __iter__(self) -> Iterator[SampleBatch]:
         if self._stream is not None:
@@ -81,7 +85,8 @@ class Pipeline(Stages):
             )
         self._said.require_ready(self.ws)
         self._find_weights()
-        plan = self._said.stream_plan(self.ws)
+        self._metrics = Metrics()
+        plan = self._said.stream_plan(self.ws, self._metrics)
         self._source_data()  # what a state needs is at hand before the first batch
         position = self._position or Position.start(plan.lane.lanes)
         self._stream = Stream(plan, position)
@@ -245,6 +250,15 @@ class Pipeline(Stages):
             total += cursor.documents.dropped
         return total
 
+    def metrics_snapshot(self) -> PipelineSummary:
+        """What each stage has done and waited for since the pipeline was last iterated.
+
+        Asks no thread anything, and may be called while iterating. A stage that ``"pack"``
+        waits for while it works all the time is what to widen: by its ``parallelism``, by
+        :meth:`prefetch`, or by ``options(runner="process")``.
+        """
+        return self._metrics.summary()
+
     def _gather(self) -> bytes:
         local: bytes | Exception
         try:
@@ -272,13 +286,17 @@ class Pipeline(Stages):
     def _document_lengths(self) -> tuple[SourceLengths, ...]:
         if self._lengths is None:
             said = self._said
-            self._lengths = document_lengths(self.ws, said.tokenizer, said.packing(), said.prefetch)
+            reader = DocumentReader(self.ws.datasets, said.tokenizer, said.chain(self.ws))
+            self._lengths = document_lengths(self.ws, reader, said.packing(), said.reading())
         return self._lengths
 
     def _source_data(self) -> tuple[SourceData, ...]:
         if self._data is None:
             self._data = source_data(self.ws)
         return self._data
+
+    def _source_names(self) -> list[str]:
+        return [dataset.name for dataset in self._asked.datasets]
 
     def _refuse_ready_rows(self, call: str) -> None:
         if self.ws.row_length is not None:
@@ -309,6 +327,7 @@ class _Iteration(Iterator["SampleBatch"]):
     def __next__(self) -> SampleBatch:
         if self._pipeline._stream is not self._stream:
             raise StopIteration  # the pipeline was closed, or is iterated anew
+        begin = time.perf_counter()
         try:
             batch, position = next(self._stream)
         except StopIteration:
@@ -321,6 +340,8 @@ class _Iteration(Iterator["SampleBatch"]):
             self._pipeline.close()
             raise
         self._pipeline.position = position
+        waited = time.perf_counter() - begin
+        self._pipeline._metrics.add("batch", BATCH, items=1, waiting=waited)
         return batch
 
     def __del__(self) -> None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self
 
 from zephon.description import Description
 from zephon.errors import ConfigError, ConfigTypeError
+from zephon.operator_stages import OperatorStages
 from zephon.ops.pack import PackingAlgorithm, PackOptions
 from zephon.ops.shuffle import ShuffleOptions
 from zephon.ops.tokenize import (
@@ -16,7 +17,7 @@ from zephon.ops.tokenize import (
     TextTokenizer,
     TokenizeOptions,
 )
-from zephon.options import PrefetchOptions, StreamOptions, check_int
+from zephon.options import PrefetchOptions, StreamOptions, check_int, refuse_unknown
 
 if TYPE_CHECKING:
     import os
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     import tokenizers
 
 
-class Stages(ABC):
+class Stages(OperatorStages):
     """What a pipeline is described by, call by call.
 
     Every call checks its options, and those that go together, at once. Nothing is
@@ -176,12 +177,7 @@ class Stages(ABC):
         Repeated calls add up.
         """
         self._refuse_while_iterating("options")
-        known = StreamOptions.__dataclass_fields__
-        for name in hints:
-            if name not in known:
-                raise ConfigTypeError(
-                    f"options(...) has no option {name!r}; it has: {', '.join(known)}"
-                )
+        refuse_unknown("options", hints, StreamOptions.__dataclass_fields__)
         fixed = {"canonical_replicas", "dp_degree", "dp_group_id"} & set(hints)
         if fixed:
             self._reopen(f"{min(fixed)} cannot change now: this pipeline has a position already")
@@ -204,14 +200,6 @@ class Stages(ABC):
         for name in before:
             if later[name] is not None:
                 raise ConfigError(f"{call}(...) belongs before {name}(...)")
-
-    @abstractmethod
-    def _refuse_ready_rows(self, call: str) -> None:
-        """ConfigError if the work source gives rows ready made."""
-
-    @abstractmethod
-    def _refuse_while_iterating(self, call: str) -> None:
-        """LifecycleError if the stream is running."""
 
     @abstractmethod
     def _reopen(self, message: str) -> None:

@@ -65,6 +65,10 @@ class Lookahead(Generic[T]):
         self._shared.room.release()
         return item  # type: ignore[return-value]
 
+    def ready(self) -> int:
+        """Items that were taken and not asked for yet."""
+        return self._shared.items.qsize()
+
     def abandon(self) -> None:
         """Let the thread end, without waiting for it."""
         _signal(self._shared)
