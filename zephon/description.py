@@ -124,14 +124,19 @@ class Description:
         if text := self.untokenized(work):
             raise ConfigError(NOT_TOKENIZED.format(text[0]))
 
-    def stream_plan(self, work: WorkSource, metrics: Metrics) -> StreamPlan:
+    def stream_plan(
+        self,
+        work: WorkSource,
+        metrics: Metrics,
+        agreement: Callable[[], Agreement] | None = None,
+    ) -> StreamPlan:
         """What iterating ``work`` runs, if it is ready; ConfigError for what cannot work."""
         assert self.microbatch_size is not None
         options = self.options
         finite = work.lane(0, options.lanes).length() is not None
         agree: Callable[[bool], bool] = alone
         if finite and options.dp_degree > 1:
-            agree = Agreement(open_exchange(options, "end"))
+            agree = Agreement(open_exchange(options, "end")) if agreement is None else agreement()
         return StreamPlan(
             lane=LanePlan(
                 work=work,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -16,9 +16,9 @@ from zephon.errors import ConfigError, ConfigTypeError, LifecycleError, ZephonEr
 from zephon.estimate import estimate_steps
 from zephon.explain import explain
 from zephon.ops.pack import PackOptions
-from zephon.options import check_int
+from zephon.options import StreamOptions, check_int
 from zephon.runtime.documents import DocumentReader
-from zephon.runtime.exchange import Exchange, open_exchange
+from zephon.runtime.exchange import Agreement, Exchange, open_exchange
 from zephon.runtime.lengths import document_lengths
 from zephon.runtime.metrics import BATCH, Metrics, PipelineSummary
 from zephon.runtime.position import Position
@@ -29,6 +29,7 @@ from zephon.work.base import WorkSource
 from zephon.work.lengths import SourceLengths
 
 if TYPE_CHECKING:
+    from zephon.torch_data import PipelineDataset
     from zephon.types import SampleBatch
 
 logger = logging.getLogger(__name__)
@@ -77,6 +78,7 @@ class Pipeline(Stages):
         self._lengths: tuple[SourceLengths, ...] | None = None
         self._exchange: Exchange | None = None
         self._metrics = Metrics()
+        self._agree: Callable[[], Agreement] | None = None
 
     def __iter__(self) -> Iterator[SampleBatch]:
         if self._stream is not None:
@@ -86,7 +88,7 @@ class Pipeline(Stages):
         self._said.require_ready(self.ws)
         self._find_weights()
         self._metrics = Metrics()
-        plan = self._said.stream_plan(self.ws, self._metrics)
+        plan = self._said.stream_plan(self.ws, self._metrics, self._agree)
         self._source_data()  # what a state needs is at hand before the first batch
         position = self._position or Position.start(plan.lane.lanes)
         self._stream = Stream(plan, position)
@@ -258,6 +260,61 @@ class Pipeline(Stages):
         :meth:`prefetch`, or by ``options(runner="process")``.
         """
         return self._metrics.summary()
+
+    def to_torch_dataset(
+        self, stateful: bool = True, *, convert: Callable[[SampleBatch], Any] | None = None
+    ) -> PipelineDataset:
+        """This pipeline as a ``torch.utils.data.IterableDataset`` of batches.
+
+        For a DataLoader with ``batch_size=None``. Its workers share the lanes, so that they
+        make together what one process makes: ``options(canonical_replicas=...)`` should be a
+        multiple of the ranks times the workers. A pipeline has threads of its own, so workers
+        help where functions hold the interpreter, as ``options(runner="process")`` does.
+
+        Parameters
+        ----------
+        stateful : bool
+            With ``state_dict`` and ``load_state_dict``, as ``torchdata``'s
+            StatefulDataLoader wants them.
+        convert : callable, optional
+            From a SampleBatch to what is delivered; called in the workers. To start them by
+            spawning, it and all functions of the pipeline have to be picklable.
+        """
+        from zephon.torch_data import PipelineDataset, StatefulPipelineDataset
+
+        self._refuse_while_iterating("to_torch_dataset")
+        return (StatefulPipelineDataset if stateful else PipelineDataset)(self, convert)
+
+    def to_torch_node(self, *, convert: Callable[[SampleBatch], Any] | None = None) -> Any:
+        """This pipeline as a ``torchdata.nodes.BaseNode`` of batches, with its state.
+
+        Parameters
+        ----------
+        convert : callable, optional
+            From a SampleBatch to what is delivered.
+
+        Raises
+        ------
+        ConfigError
+            torchdata is not installed.
+        """
+        from zephon.torch_data import torch_node
+
+        self._refuse_while_iterating("to_torch_node")
+        return torch_node(self, convert)
+
+    @property
+    def stream_options(self) -> StreamOptions:
+        """What :meth:`options` has set."""
+        return self._said.options
+
+    def forget_iteration(self) -> None:
+        """Be a copy that nobody iterates, of a pipeline that another process may iterate."""
+        self._stream, self._exchange, self._metrics = None, None, Metrics()
+
+    def options_of_worker(self, options: StreamOptions, agree: Callable[[], Agreement]) -> None:
+        """Deliver the share of one worker of a DataLoader, which agrees on ends with others."""
+        self._said, self._agree = replace(self._said, options=options), agree
 
     def _gather(self) -> bytes:
         local: bytes | Exception

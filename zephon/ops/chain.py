@@ -71,6 +71,11 @@ class Chain:
         """Whether documents that are tokens already do not just pass."""
         return any(operator.touches_tokens for operator in self.operators)
 
+    @property
+    def is_plain(self) -> bool:
+        """Whether every pass makes the same of a document, whatever comes before it."""
+        return self.unit == 1 and not any(operator.is_random for operator in self.operators)
+
     def bound(self, work: WorkSource) -> Chain:
         """The same for a certain work source, whose shares and seed some operators need."""
         names = [dataset.name for dataset in work.datasets]

@@ -185,6 +185,11 @@ class Operator(ABC):
     parallelism: int | None = None
     touches_tokens: bool = True
 
+    @property
+    def is_random(self) -> bool:
+        """Whether it makes something else of a document in each pass."""
+        return False
+
     @abstractmethod
     def run(self, items: Sequence[Item], context: Context, number: int) -> list[Item]:
         """What becomes of the documents of one window, or of any number if that is one draw.

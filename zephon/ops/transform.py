@@ -50,6 +50,11 @@ class MapTransform(Operator):
         """The function."""
         return (self._function,)
 
+    @property
+    def is_random(self) -> bool:
+        """Whether the function asks for a key."""
+        return bool(self._asked)
+
     def shaping(self) -> dict[str, Any]:
         """Which function, and what None means."""
         return {**identity_of(self._function, self._version), "drop_none": self._drop_none}
