@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from zephon.errors import ConfigError
 from zephon.ops.chain import Chain
@@ -21,6 +21,9 @@ from zephon.runtime.metrics import Metrics
 from zephon.runtime.position import Share
 from zephon.runtime.stream import StreamPlan, alone
 from zephon.work.base import WorkSource
+
+if TYPE_CHECKING:
+    from zephon.torch_data import WorkerAgreement
 
 NOT_TOKENIZED = (
     "dataset {!r} is JSONL, but the pipeline has no tokenize(...): call tokenize(<folder of a "
@@ -128,15 +131,20 @@ class Description:
         self,
         work: WorkSource,
         metrics: Metrics,
-        agreement: Callable[[], Agreement] | None = None,
+        agreement: Callable[[], WorkerAgreement] | None = None,
     ) -> StreamPlan:
         """What iterating ``work`` runs, if it is ready; ConfigError for what cannot work."""
         assert self.microbatch_size is not None
         options = self.options
         finite = work.lane(0, options.lanes).length() is not None
         agree: Callable[[bool], bool] = alone
+        about = None
         if finite and options.dp_degree > 1:
-            agree = Agreement(open_exchange(options, "end")) if agreement is None else agreement()
+            if agreement is None:
+                agree = Agreement(open_exchange(options, "end"))
+            else:
+                agree = of_worker = agreement()
+                about = of_worker.about
         return StreamPlan(
             lane=LanePlan(
                 work=work,
@@ -157,4 +165,5 @@ class Description:
             share=Share(options.dp_group_id, options.dp_degree),
             end=options.end,
             agree=agree,
+            about=about,
         )

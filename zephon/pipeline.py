@@ -18,7 +18,7 @@ from zephon.explain import explain
 from zephon.ops.pack import PackOptions
 from zephon.options import StreamOptions, check_int
 from zephon.runtime.documents import DocumentReader
-from zephon.runtime.exchange import Agreement, Exchange, open_exchange
+from zephon.runtime.exchange import Exchange, open_exchange
 from zephon.runtime.lengths import document_lengths
 from zephon.runtime.metrics import BATCH, Metrics, PipelineSummary
 from zephon.runtime.position import Position
@@ -29,7 +29,7 @@ from zephon.work.base import WorkSource
 from zephon.work.lengths import SourceLengths
 
 if TYPE_CHECKING:
-    from zephon.torch_data import PipelineDataset
+    from zephon.torch_data import PipelineDataset, WorkerAgreement
     from zephon.types import SampleBatch
 
 logger = logging.getLogger(__name__)
@@ -78,7 +78,7 @@ class Pipeline(Stages):
         self._lengths: tuple[SourceLengths, ...] | None = None
         self._exchange: Exchange | None = None
         self._metrics = Metrics()
-        self._agree: Callable[[], Agreement] | None = None
+        self._agree: Callable[[], WorkerAgreement] | None = None
 
     def __iter__(self) -> Iterator[SampleBatch]:
         if self._stream is not None:
@@ -312,7 +312,9 @@ class Pipeline(Stages):
         """Be a copy that nobody iterates, of a pipeline that another process may iterate."""
         self._stream, self._exchange, self._metrics = None, None, Metrics()
 
-    def options_of_worker(self, options: StreamOptions, agree: Callable[[], Agreement]) -> None:
+    def options_of_worker(
+        self, options: StreamOptions, agree: Callable[[], WorkerAgreement]
+    ) -> None:
         """Deliver the share of one worker of a DataLoader, which agrees on ends with others."""
         self._said, self._agree = replace(self._said, options=options), agree
 

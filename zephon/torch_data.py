@@ -153,7 +153,7 @@ def _whole(state: bytes, pipeline: Pipeline) -> bytes:
 
 def _shared_table(workers: int) -> torch.Tensor:
     """What :class:`MeetingExchange` writes to, in memory that follows into workers."""
-    table = torch.zeros((workers + 3, workers), dtype=torch.int64)
+    table = torch.zeros((workers + 4, workers), dtype=torch.int64)
     table.share_memory_()  # type: ignore[no-untyped-call]
     return table
 
@@ -193,7 +193,7 @@ def share_of(pipeline: Pipeline, index: int, workers: int, meeting: torch.Tensor
     return made
 
 
-def _agreement(degree: int, index: int, workers: int, meeting: torch.Tensor) -> Agreement:
+def _agreement(degree: int, index: int, workers: int, meeting: torch.Tensor) -> WorkerAgreement:
     if degree > 1:
         raise LifecycleError(
             "the workers of a DataLoader cannot agree with other ranks on the end of a pass: use "
@@ -202,19 +202,33 @@ def _agreement(degree: int, index: int, workers: int, meeting: torch.Tensor) -> 
         )
     if workers > MOST_WORKERS:
         raise ConfigError(f"{workers} workers share a finite pass, at most {MOST_WORKERS} can")
-    return Agreement(MeetingExchange(meeting, index, workers))
+    return WorkerAgreement(MeetingExchange(meeting, index, workers))
+
+
+class WorkerAgreement(Agreement):
+    """What the workers of a DataLoader ask each other; they may stand in different rounds."""
+
+    def __init__(self, exchange: MeetingExchange) -> None:
+        super().__init__(exchange)
+        self._meeting = exchange
+
+    def about(self, number: int) -> None:
+        """The next question is about round ``number``."""
+        self._meeting.round = number
 
 
 class MeetingExchange(Exchange):
     """Workers of one DataLoader ask each other through memory that they share.
 
     Rows of the table: a number that each worker has drawn for this iteration; answers of even
-    and of odd rounds; then, for each worker, the numbers of the others that it has seen. What a
-    former iteration has left behind knows none of the new numbers.
+    and of odd rounds; the first round that each asks about; then, for each worker, the numbers
+    of the others that it has seen. What a former iteration has left behind knows none of the
+    new numbers. A worker that begins at a later round has passed those before, as it did
+    before it was stopped.
 
     Parameters
     ----------
-    table : int64 tensor ``[workers + 3, workers]`` or larger
+    table : int64 tensor ``[workers + 4, workers]`` or larger
         Shared by all.
     rank, size : int
         Which of how many workers this one is.
@@ -223,10 +237,9 @@ class MeetingExchange(Exchange):
     def __init__(self, table: torch.Tensor, rank: int, size: int) -> None:
         self._table = table.numpy()
         self.rank, self.size = rank, size
-        self._round = 0
-        self._drawn = secrets.randbits(62) + 1
-        self._table[1:3, rank] = 0
-        self._table[0, rank] = self._drawn
+        self._drawn = 0
+        self.round = 0
+        """Which one the next question is about; set before each."""
 
     def exchange(self, payload: bytes) -> list[bytes]:
         """Not here: there is room for answers only."""
@@ -235,18 +248,22 @@ class MeetingExchange(Exchange):
     def all_true(self, value: bool) -> bool:
         """Whether ``value`` holds on all workers."""
         table, others = self._table, slice(0, self.size)
-        if self._round == 0:
+        if not self._drawn:
+            self._drawn = secrets.randbits(62) + 1
+            table[1:3, self.rank] = -1
+            table[3, self.rank] = self.round
+            table[0, self.rank] = self._drawn
             self._wait(self._have_met)
-        self._round += 1
-        row = 1 + self._round % 2
-        table[row, self.rank] = self._round * 2 + value
-        self._wait(lambda: bool((table[row, others] // 2 == self._round).all()))
-        return bool((table[row, others] % 2).all())
+        row = 1 + self.round % 2
+        table[row, self.rank] = self.round * 2 + value
+        later = table[3, others] > self.round
+        self._wait(lambda: bool((later | (table[row, others] >> 1 == self.round)).all()))
+        return bool((later | (table[row, others] % 2 == 1)).all())
 
     def _have_met(self) -> bool:
         table, others = self._table, slice(0, self.size)
-        table[3 + self.rank, others] = table[0, others]
-        return bool((table[3 : 3 + self.size, self.rank] == self._drawn).all())
+        table[4 + self.rank, others] = table[0, others]
+        return bool((table[4 : 4 + self.size, self.rank] == self._drawn).all())
 
     def _wait(self, done: Callable[[], bool]) -> None:
         while not done():

@@ -51,12 +51,15 @@ class StreamPlan:
     agree : callable
         From what holds on this rank to whether it holds on all, asked once for each
         round of lanes of a finite pass.
+    about : callable or None
+        Told the number of the round before each question.
     """
 
     lane: LanePlan
     share: Share
     end: End
     agree: Callable[[bool], bool]
+    about: Callable[[int], None] | None = None
 
 
 class Stream:
@@ -117,7 +120,7 @@ class Stream:
         if not self._plan.lane.ahead:
             return run.batches()
         ahead = Lookahead(run.batches(), BATCHES_AHEAD)
-        self._plan.lane.metrics.watch("batch", BATCH, ahead.ready)
+        self._plan.lane.metrics.watch("batch", BATCH, ahead.depth())
         return ahead
 
 
@@ -148,6 +151,8 @@ class _Run:
         while True:
             numbers = range(number, (number // lanes + 1) * lanes, plan.share.degree)
             items = [self._take(n) for n in numbers]
+            if self._plan.about is not None:
+                self._plan.about(number // lanes)
             if not agreed and not self._goes_on(items):
                 if not (isinstance(plan.agree, Agreement) and plan.agree.closed):
                     self._report(items)
