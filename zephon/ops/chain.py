@@ -74,7 +74,7 @@ class Chain:
     @property
     def is_plain(self) -> bool:
         """Whether every pass makes the same of a document, whatever comes before it."""
-        return self.unit == 1 and not any(operator.is_random for operator in self.operators)
+        return not any(one.sees_windows or one.is_random for one in self.operators)
 
     def bound(self, work: WorkSource) -> Chain:
         """The same for a certain work source, whose shares and seed some operators need."""
@@ -128,7 +128,7 @@ class Chain:
 def _apply(operator: Operator, items: list[Item], context: Context, number: int) -> list[Item]:
     if not items or (not operator.touches_tokens and all(item.tokens for item in items)):
         return items
-    if operator.window == 1:
+    if not operator.sees_windows:
         return operator.run(items, context, number)
     return [
         item

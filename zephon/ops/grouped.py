@@ -32,6 +32,7 @@ class MapGroup(Operator):
     """
 
     call = "map_batch"
+    sees_windows = True
 
     def __init__(
         self,
@@ -140,6 +141,7 @@ class StatefulTransform(Operator):
     """
 
     call = "stateful_transform"
+    sees_windows = True
 
     def __init__(
         self,

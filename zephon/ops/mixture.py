@@ -170,6 +170,7 @@ class EnsureMixture(Operator):
     """Documents in an order that keeps the shares, see the module."""
 
     call = "ensure_mixture"
+    sees_windows = True
 
     def __init__(self, options: MixtureOptions, *, parallelism: int | None = None) -> None:
         self.window, self.parallelism = options.window, parallelism

@@ -174,6 +174,8 @@ class Operator(ABC):
         The call of the pipeline that added it.
     window : int
         Draws that it looks at together.
+    sees_windows : bool
+        Whether it is given one window at a time, rather than any number of documents.
     parallelism : int or None
         Threads or processes that may be in it at a time; as many as there are if None.
     touches_tokens : bool
@@ -182,6 +184,7 @@ class Operator(ABC):
 
     call: str
     window: int = 1
+    sees_windows: bool = False
     parallelism: int | None = None
     touches_tokens: bool = True
 
@@ -192,7 +195,7 @@ class Operator(ABC):
 
     @abstractmethod
     def run(self, items: Sequence[Item], context: Context, number: int) -> list[Item]:
-        """What becomes of the documents of one window, or of any number if that is one draw.
+        """What becomes of the documents of one window, or of any number if it sees no windows.
 
         ``number`` is the operator's place among those of the pipeline.
         """

@@ -54,9 +54,10 @@ class PipelineSummary:
         raise KeyError(f"no stage {name!r}; there are: {', '.join(s.name for s in self.stages)}")
 
     def __str__(self) -> str:
-        lines = ["stage                                 items    working s    waiting s  queue"]
+        width = max([len("stage"), *(len(s.name) for s in self.stages)])
+        lines = [f"{'stage':<{width}}      items    working s    waiting s  queue"]
         lines += [
-            f"{s.name:<32.32} {s.items:>10,} {s.working_seconds:>12.3f} {s.waiting_seconds:>12.3f} "
+            f"{s.name:<{width}} {s.items:>10,} {s.working_seconds:>12.3f} {s.waiting_seconds:>12.3f} "
             f"{s.queue_depth:>6}"
             for s in self.stages
         ]
