@@ -33,6 +33,7 @@ def stream_shape(description: Description, work: WorkSource) -> dict[str, Any]:
         "pack": {**description.packing().shaping(), "pad_tail": description.pads_tail()},
         "shuffle": None if shuffle is None else shuffle.shaping(),
         "canonical_replicas": description.options.lanes,
+        **description.shaping(),
     }
 
 

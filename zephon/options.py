@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from dataclasses import dataclass
+from difflib import get_close_matches
 from typing import Any, Literal
 
 from zephon.errors import ConfigError, ConfigTypeError
+
+Runner = Literal["inline", "threads", "process"]
+RUNNERS = ("inline", "threads", "process")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,6 +81,10 @@ class StreamOptions:
         How a finite pass ends where lanes have different numbers of batches: before
         the first round that not every lane fills, or when no lane has a batch left,
         with batches of padding for the others.
+    runner : {"threads", "inline", "process"} or None
+        Where documents are read, tokenized and given to functions: in threads that work
+        ahead; in the thread that asks for a batch, as with ``prefetch(0)``; or in processes.
+        None: in threads. It decides when something is computed, never what comes out.
     """
 
     canonical_replicas: int | None = None
@@ -90,6 +99,7 @@ class StreamOptions:
     run_id: str | None = None
     aggregate_timeout: float = 300.0
     end: Literal["agree", "filler"] = "agree"
+    runner: Runner | None = None
 
     def __post_init__(self) -> None:
         check_int("dp_degree", self.dp_degree, 1, 2**16)
@@ -107,6 +117,8 @@ class StreamOptions:
             raise ConfigError(f"tail is {self.tail!r}, expected 'drop', 'pad' or None")
         if self.end not in ("agree", "filler"):
             raise ConfigError(f"end is {self.end!r}, expected 'agree' or 'filler'")
+        if self.runner not in (None, *RUNNERS):
+            raise ConfigError(f"runner is {self.runner!r}, expected one of {', '.join(RUNNERS)}")
         if self.vocab_size is not None:
             check_int("vocab_size", self.vocab_size, 1, 2**31)
 
@@ -138,6 +150,18 @@ class StreamOptions:
     def lanes(self) -> int:
         """Number of lanes of the run."""
         return self.dp_degree if self.canonical_replicas is None else self.canonical_replicas
+
+
+def refuse_unknown(call: str, given: Iterable[str], known: Iterable[str]) -> None:
+    """Raise ConfigTypeError if an option is not known, with those that look like it."""
+    known = list(known)
+    for name in given:
+        if name not in known:
+            near = get_close_matches(name, known, cutoff=0.5)
+            told = f"did you mean {' or '.join(map(repr, near))}? " if near else ""
+            raise ConfigTypeError(
+                f"{call}(...) has no option {name!r}: {told}It has: {', '.join(known)}"
+            )
 
 
 def divisors(number: int) -> list[int]:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping
+import time
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -15,9 +16,11 @@ from zephon.errors import ConfigError, ConfigTypeError, LifecycleError, ZephonEr
 from zephon.estimate import estimate_steps
 from zephon.explain import explain
 from zephon.ops.pack import PackOptions
-from zephon.options import check_int
+from zephon.options import StreamOptions, check_int
+from zephon.runtime.documents import DocumentReader
 from zephon.runtime.exchange import Exchange, open_exchange
 from zephon.runtime.lengths import document_lengths
+from zephon.runtime.metrics import BATCH, Metrics, PipelineSummary
 from zephon.runtime.position import Position
 from zephon.runtime.stream import Stream
 from zephon.stages import Stages
@@ -26,6 +29,7 @@ from zephon.work.base import WorkSource
 from zephon.work.lengths import SourceLengths
 
 if TYPE_CHECKING:
+    from zephon.torch_data import PipelineDataset, WorkerAgreement
     from zephon.types import SampleBatch
 
 logger = logging.getLogger(__name__)
@@ -73,6 +77,8 @@ class Pipeline(Stages):
         self._data: tuple[SourceData, ...] | None = None
         self._lengths: tuple[SourceLengths, ...] | None = None
         self._exchange: Exchange | None = None
+        self._metrics = Metrics()
+        self._agree: Callable[[], WorkerAgreement] | None = None
 
     def __iter__(self) -> Iterator[SampleBatch]:
         if self._stream is not None:
@@ -81,7 +87,8 @@ class Pipeline(Stages):
             )
         self._said.require_ready(self.ws)
         self._find_weights()
-        plan = self._said.stream_plan(self.ws)
+        self._metrics = Metrics()
+        plan = self._said.stream_plan(self.ws, self._metrics, self._agree)
         self._source_data()  # what a state needs is at hand before the first batch
         position = self._position or Position.start(plan.lane.lanes)
         self._stream = Stream(plan, position)
@@ -245,6 +252,72 @@ class Pipeline(Stages):
             total += cursor.documents.dropped
         return total
 
+    def metrics_snapshot(self) -> PipelineSummary:
+        """What each stage has done and waited for since the pipeline was last iterated.
+
+        Asks no thread anything, and may be called while iterating. A stage that ``"pack"``
+        waits for while it works all the time is what to widen: by its ``parallelism``, by
+        :meth:`prefetch`, or by ``options(runner="process")``.
+        """
+        return self._metrics.summary()
+
+    def to_torch_dataset(
+        self, stateful: bool = True, *, convert: Callable[[SampleBatch], Any] | None = None
+    ) -> PipelineDataset:
+        """This pipeline as a ``torch.utils.data.IterableDataset`` of batches.
+
+        For a DataLoader with ``batch_size=None``. Its workers share the lanes, so that they
+        make together what one process makes: ``options(canonical_replicas=...)`` should be a
+        multiple of the ranks times the workers. A pipeline has threads of its own, so workers
+        help where functions hold the interpreter, as ``options(runner="process")`` does.
+
+        Parameters
+        ----------
+        stateful : bool
+            With ``state_dict`` and ``load_state_dict``, as ``torchdata``'s
+            StatefulDataLoader wants them.
+        convert : callable, optional
+            From a SampleBatch to what is delivered; called in the workers. To start them by
+            spawning, it and all functions of the pipeline have to be picklable.
+        """
+        from zephon.torch_data import PipelineDataset, StatefulPipelineDataset
+
+        self._refuse_while_iterating("to_torch_dataset")
+        return (StatefulPipelineDataset if stateful else PipelineDataset)(self, convert)
+
+    def to_torch_node(self, *, convert: Callable[[SampleBatch], Any] | None = None) -> Any:
+        """This pipeline as a ``torchdata.nodes.BaseNode`` of batches, with its state.
+
+        Parameters
+        ----------
+        convert : callable, optional
+            From a SampleBatch to what is delivered.
+
+        Raises
+        ------
+        ConfigError
+            torchdata is not installed.
+        """
+        from zephon.torch_data import torch_node
+
+        self._refuse_while_iterating("to_torch_node")
+        return torch_node(self, convert)
+
+    @property
+    def stream_options(self) -> StreamOptions:
+        """What :meth:`options` has set."""
+        return self._said.options
+
+    def forget_iteration(self) -> None:
+        """Be a copy that nobody iterates, of a pipeline that another process may iterate."""
+        self._stream, self._exchange, self._metrics = None, None, Metrics()
+
+    def options_of_worker(
+        self, options: StreamOptions, agree: Callable[[], WorkerAgreement]
+    ) -> None:
+        """Deliver the share of one worker of a DataLoader, which agrees on ends with others."""
+        self._said, self._agree = replace(self._said, options=options), agree
+
     def _gather(self) -> bytes:
         local: bytes | Exception
         try:
@@ -272,13 +345,17 @@ class Pipeline(Stages):
     def _document_lengths(self) -> tuple[SourceLengths, ...]:
         if self._lengths is None:
             said = self._said
-            self._lengths = document_lengths(self.ws, said.tokenizer, said.packing(), said.prefetch)
+            reader = DocumentReader(self.ws.datasets, said.tokenizer, said.chain(self.ws))
+            self._lengths = document_lengths(self.ws, reader, said.packing(), said.reading())
         return self._lengths
 
     def _source_data(self) -> tuple[SourceData, ...]:
         if self._data is None:
             self._data = source_data(self.ws)
         return self._data
+
+    def _source_names(self) -> list[str]:
+        return [dataset.name for dataset in self._asked.datasets]
 
     def _refuse_ready_rows(self, call: str) -> None:
         if self.ws.row_length is not None:
@@ -309,6 +386,7 @@ class _Iteration(Iterator["SampleBatch"]):
     def __next__(self) -> SampleBatch:
         if self._pipeline._stream is not self._stream:
             raise StopIteration  # the pipeline was closed, or is iterated anew
+        begin = time.perf_counter()
         try:
             batch, position = next(self._stream)
         except StopIteration:
@@ -321,6 +399,8 @@ class _Iteration(Iterator["SampleBatch"]):
             self._pipeline.close()
             raise
         self._pipeline.position = position
+        waited = time.perf_counter() - begin
+        self._pipeline._metrics.add("batch", BATCH, items=1, waiting=waited)
         return batch
 
     def __del__(self) -> None:

@@ -15,7 +15,9 @@ delivered lane-batches and finished passes, varints), ``2`` options (canonical J
 counts of what was left out; then eight bytes of check if token, rows or shuffled
 is not 0), ``5`` names of the sources and their sizes (JSON, there so that a
 refusal can name what differs). The part of one of several ranks also has ``6``:
-its rank and their number, varints; :func:`merge` makes a state of all parts.
+its rank and their number, varints; :func:`merge` makes a state of all parts. Where operators
+left documents out or made several of one, ``8`` has for each lane, varints: documents of the
+draw that come before, and how many were left out.
 
 There is one encoding of a state: equal states are equal bytes. Nothing is ever
 unpickled.
@@ -40,6 +42,7 @@ _FINE, _FAILED = b"\0", b"\1"
 _HEADER = len(MAGIC) + 2 + 6
 _CHECKSUM = 16
 _POSITION, _OPTIONS, _SOURCES, _CURSORS, _NAMES, _PART = range(1, 7)
+_CHILDREN = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +111,7 @@ def encode(state: StreamState) -> bytes:
             cursor.rows,
             cursor.window,
             cursor.shuffled,
-            *documents.dropped.counts(),
+            *documents.dropped.counts()[:4],
         ):
             cursors += _varint(value)
         if cursor.is_open:
@@ -128,6 +131,9 @@ def encode(state: StreamState) -> bytes:
     ]
     if state.part is not None:
         sections.append((_PART, b"".join(map(_varint, state.part))))
+    children = [(c.documents.child, c.documents.dropped.filtered) for c in state.cursors]
+    if any(map(any, children)):
+        sections.append((_CHILDREN, b"".join(_varint(n) for pair in children for n in pair)))
     payload = b"".join(bytes([tag]) + _varint(len(content)) + content for tag, content in sections)
     head = MAGIC + VERSION.to_bytes(2, "little") + len(payload).to_bytes(6, "little")
     return head + payload + _checksum(head + payload)
@@ -295,13 +301,15 @@ def describe(data: bytes) -> str:
     lines.append("options: " + json.dumps(state.options, sort_keys=True))
     for lane, cursor in enumerate(state.cursors[:16]):
         documents = cursor.documents
-        place = f"document {documents.draw:,}, token {documents.token:,}"
+        child = f".{documents.child:,}" if documents.child else ""
+        place = f"document {documents.draw:,}{child}, token {documents.token:,}"
         if cursor.rows or cursor.shuffled:
             place += f", row {cursor.rows:,} of its window, {cursor.shuffled:,} of the shuffle"
         dropped = documents.dropped
+        filtered = f", {dropped.filtered:,} by operators" if dropped.filtered else ""
         lines.append(
             f"lane {lane}: {place}; left out {dropped.empty:,} empty and {dropped.oversized:,} "
-            "oversized documents"
+            f"oversized documents{filtered}"
         )
     if state.lanes > 16:
         lines.append(f"... and {state.lanes - 16:,} more lanes")
@@ -346,7 +354,7 @@ def _payload(data: bytes) -> bytes:
 def _parse(payload: bytes) -> StreamState:
     sections = dict(_sections(payload))
     known = [_POSITION, _OPTIONS, _SOURCES, _CURSORS, _NAMES]
-    if list(sections) not in (known, [*known, _PART]):
+    if list(sections) != [*known, *(tag for tag in (_PART, _CHILDREN) if tag in sections)]:
         raise ValueError(f"sections {list(sections)}")
     lanes, delivered, passes = _varints(sections[_POSITION], 3)
     part = None
@@ -368,9 +376,14 @@ def _parse(payload: bytes) -> StreamState:
         sources.append(SourceState(name, entry[8:16], int.from_bytes(entry[16:], "little"), size))
     reader = _Reader(sections[_CURSORS])
     cursors = []
-    for _ in range(lanes):
-        draw, token, rows, window, shuffled, *dropped = (reader.varint() for _ in range(9))
-        documents = DocumentCursor(draw, token, Dropped(*dropped))
+    children = [0] * 2 * lanes
+    if _CHILDREN in sections:
+        children = _varints(sections[_CHILDREN], 2 * lanes)
+    for lane in range(lanes):
+        draw, token, rows, window, shuffled, *counts = (reader.varint() for _ in range(9))
+        child, filtered = children[2 * lane : 2 * lane + 2]
+        dropped = replace(Dropped(*counts), filtered=filtered)
+        documents = DocumentCursor(draw, token, dropped, child)
         check = reader.take(8) if token or rows or shuffled else b""
         cursors.append(LaneCursor(documents, rows, window, shuffled, check))
     reader.finish()

@@ -6,7 +6,7 @@ import atexit
 import os
 import threading
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from queue import SimpleQueue
 from typing import Any, Generic, TypeVar
 
@@ -64,6 +64,10 @@ class Lookahead(Generic[T]):
             raise error
         self._shared.room.release()
         return item  # type: ignore[return-value]
+
+    def depth(self) -> Callable[[], int]:
+        """What tells how many items were taken and not asked for yet; keeps nothing alive."""
+        return self._shared.items.qsize
 
     def abandon(self) -> None:
         """Let the thread end, without waiting for it."""
