@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-import user_functions as functions
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from oracles import operators as oracle
 
+import user_functions as functions
 import zephon
+from oracles import operators as oracle
 from zephon import state as state_format
 from zephon.ops import pack as pack_module
 from zephon.types import SampleBatch

@@ -121,3 +121,14 @@ def with_process_id(document):
 
 def upper(document):
     return {**document, "text": document["text"].upper()}
+
+
+def as_one_tensor(batch):
+    import torch
+
+    tensors = batch.to_training(return_labels=True)
+    return torch.cat([tensors["input_ids"], tensors["labels"], tensors["positions"]])
+
+
+def fail_always(document):
+    raise ValueError("never")

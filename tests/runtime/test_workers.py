@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-import user_functions as functions
 
+import user_functions as functions
 import zephon
 from zephon.errors import ConfigError, OperatorError
 from zephon.runtime import workers
