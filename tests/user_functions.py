@@ -73,13 +73,13 @@ def fail_on_seven(document):
     return document
 
 
-class Unpicklable(Exception):
+class UnpicklableError(Exception):
     def __init__(self, one, two):
         super().__init__(f"{one} and {two}")
 
 
 def fail_unpicklably(document):
-    raise Unpicklable("this", "that")
+    raise UnpicklableError("this", "that")
 
 
 def leave(document):

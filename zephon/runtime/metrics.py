@@ -57,8 +57,8 @@ class PipelineSummary:
         width = max([len("stage"), *(len(s.name) for s in self.stages)])
         lines = [f"{'stage':<{width}}      items    working s    waiting s  queue"]
         lines += [
-            f"{s.name:<{width}} {s.items:>10,} {s.working_seconds:>12.3f} {s.waiting_seconds:>12.3f} "
-            f"{s.queue_depth:>6}"
+            f"{s.name:<{width}} {s.items:>10,} {s.working_seconds:>12.3f} "
+            f"{s.waiting_seconds:>12.3f} {s.queue_depth:>6}"
             for s in self.stages
         ]
         return "\n".join(lines)
