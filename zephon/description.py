@@ -12,7 +12,7 @@ from zephon.ops.identity import with_python
 from zephon.ops.operator import Operator
 from zephon.ops.pack import PackOptions
 from zephon.ops.shuffle import ShuffleOptions
-from zephon.ops.tokenize import TextTokenizer
+from zephon.ops.tokenize import DocumentTokenizer
 from zephon.options import PrefetchOptions, StreamOptions
 from zephon.runtime.batches import BatchFunction, BatchFunctions
 from zephon.runtime.exchange import Agreement, open_exchange
@@ -35,7 +35,7 @@ NOT_TOKENIZED = (
 class Description:
     """The stages of a pipeline and their options; what was not called is None."""
 
-    tokenizer: TextTokenizer | None = None
+    tokenizer: DocumentTokenizer | None = None
     pack: PackOptions | None = None
     shuffle: ShuffleOptions | None = None
     microbatch_size: int | None = None

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from zephon.aligned import (
     MASK_FIELD,
     AlignedFields,
+    ArrayFields,
     RecordFields,
     loss_mask_of,
 )
@@ -25,7 +26,7 @@ from zephon.io.dataset import Dataset
 from zephon.io.shard import Place
 from zephon.ops.chain import Chain, entries
 from zephon.ops.operator import Context, Item, Operator, has_tokens, no_mark
-from zephon.ops.tokenize import TextTokenizer
+from zephon.ops.tokenize import DocumentTokenizer
 from zephon.records import TOKEN_FIELDS, as_tokens, token_field
 from zephon.runtime.metrics import PACK, READ, Metrics
 from zephon.work.base import Draws, LaneOrder
@@ -41,7 +42,7 @@ class DocumentReader:
     ----------
     datasets : tuple of Dataset
         The sources that draws name.
-    tokenizer : TextTokenizer or None
+    tokenizer : DocumentTokenizer or None
         What makes tokens of text.
     chain : Chain
         The operators before and after it.
@@ -52,7 +53,7 @@ class DocumentReader:
     def __init__(
         self,
         datasets: tuple[Dataset, ...],
-        tokenizer: TextTokenizer | None,
+        tokenizer: DocumentTokenizer | None,
         chain: Chain = NO_OPERATORS,
         metrics: Metrics | None = None,
     ) -> None:
@@ -176,13 +177,15 @@ class DocumentReader:
     ) -> TokenDocuments:
         """Records as documents of tokens that lie end to end; text is tokenized.
 
-        Nothing goes along with tokens that are made here of text.
+        With tokens of text goes what the tokenizer says of each, as a loss mask.
         """
         if self._tokenizer is None:
             return _joined(records, place)
         with self.metrics.working("tokenize", READ + 1 + len(self.chain.before), len(records)):
-            tokens, lengths = self._tokenizer.encode(records, place)
-        return _end_to_end(tokens, lengths, None)
+            made = self._tokenizer.encode_documents(records, place)
+        plain = made.loss_mask is None and not made.fields
+        beside = None if plain else ArrayFields(made.fields, made.loss_mask)
+        return _end_to_end(made.tokens, made.lengths, beside)
 
     @contextmanager
     def _around(self, number: int, operator: Operator, items: int) -> Iterator[None]:

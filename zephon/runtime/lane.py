@@ -13,7 +13,7 @@ from zephon.ops.chain import Chain
 from zephon.ops.documents import DocumentStream
 from zephon.ops.pack import PackOptions, RowSource, make_packer
 from zephon.ops.shuffle import Shuffle, ShuffleOptions
-from zephon.ops.tokenize import TextTokenizer
+from zephon.ops.tokenize import DocumentTokenizer
 from zephon.options import PrefetchOptions, Runner
 from zephon.rows import Rows
 from zephon.runtime.batches import BatchFunctions
@@ -30,7 +30,7 @@ class LanePlan:
     """What makes the batches of every lane."""
 
     work: WorkSource
-    tokenizer: TextTokenizer | None
+    tokenizer: DocumentTokenizer | None
     pack: PackOptions
     shuffle: ShuffleOptions | None
     microbatch_size: int
