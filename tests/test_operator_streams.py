@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-import user_functions as functions
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from oracles import operators as oracle
 
+import user_functions as functions
 import zephon
+from oracles import operators as oracle
 from zephon import state as state_format
 from zephon.ops import pack as pack_module
 from zephon.types import SampleBatch
@@ -106,7 +106,8 @@ def expected_documents(
 ) -> list[list[list[int]]]:
     """By lane: tokens of the documents that the oracle lets out of one pass."""
     work = stream.ws
-    shares = {i: (1.0 + i) / sum(range(1, len(work.datasets) + 1)) for i in range(len(work.datasets))}
+    sources = len(work.datasets)
+    shares = {i: (1.0 + i) / (sources * (sources + 1) / 2) for i in range(sources)}
     found = []
     for lane in range(lanes):
         order = work.lane(lane, lanes)

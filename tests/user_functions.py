@@ -73,13 +73,13 @@ def fail_on_seven(document):
     return document
 
 
-class Unpicklable(Exception):
+class UnpicklableError(Exception):
     def __init__(self, one, two):
         super().__init__(f"{one} and {two}")
 
 
 def fail_unpicklably(document):
-    raise Unpicklable("this", "that")
+    raise UnpicklableError("this", "that")
 
 
 def leave(document):
@@ -121,3 +121,14 @@ def with_process_id(document):
 
 def upper(document):
     return {**document, "text": document["text"].upper()}
+
+
+def as_one_tensor(batch):
+    import torch
+
+    tensors = batch.to_training(return_labels=True)
+    return torch.cat([tensors["input_ids"], tensors["labels"], tensors["positions"]])
+
+
+def fail_always(document):
+    raise ValueError("never")

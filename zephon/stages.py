@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 from zephon.description import Description
 from zephon.errors import ConfigError, ConfigTypeError
@@ -12,10 +12,6 @@ from zephon.ops.pack import PackingAlgorithm, PackOptions
 from zephon.ops.shuffle import ShuffleOptions
 from zephon.options import PrefetchOptions, StreamOptions, check_int, refuse_unknown
 from zephon.tokenize_stages import TokenizeStages
-
-if TYPE_CHECKING:
-    pass
-
 
 class Stages(TokenizeStages):
     """What a pipeline is described by, call by call.

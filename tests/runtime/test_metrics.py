@@ -8,8 +8,8 @@ from collections.abc import Callable
 from itertools import islice
 
 import pytest
-import user_functions as functions
 
+import user_functions as functions
 import zephon
 from zephon.runtime.metrics import Metrics
 

@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-import user_functions as functions
 
+import user_functions as functions
 import zephon
 from zephon.errors import ConfigError, OperatorError
 from zephon.runtime import workers
@@ -76,9 +76,9 @@ def test_an_error_names_the_function_and_the_document_and_has_its_cause(runner: 
 
 
 def test_an_error_that_cannot_be_sent_comes_as_its_text() -> None:
-    with pytest.raises(OperatorError, match="Unpicklable: this and that") as caught:
+    with pytest.raises(OperatorError, match="UnpicklableError: this and that") as caught:
         next(iter(build(functions.fail_unpicklably)))
-    assert repr(caught.value.__cause__) == "RuntimeError('Unpicklable: this and that')"
+    assert repr(caught.value.__cause__) == "RuntimeError('UnpicklableError: this and that')"
 
 
 def test_a_function_that_exits_ends_no_process_silently() -> None:
@@ -152,8 +152,9 @@ def test_no_process_survives_its_parent(end: str, tmp_path: Path) -> None:
     )
     (tmp_path / "test_workers_script.py").write_text(module)
     script = SCRIPT.format(tests=TESTS, function="with_process_id", end=end)
+    script = f"import sys; sys.path.insert(0, {str(tmp_path)!r})\n{script}"
     done = subprocess.run(
-        [sys.executable, "-P", "-c", f"import sys; sys.path.insert(0, {str(tmp_path)!r})\n{script}"],
+        [sys.executable, "-P", "-c", script],
         capture_output=True,
         text=True,
         timeout=120,
