@@ -17,7 +17,7 @@ from zephon.runtime.stream import StreamPlan, alone
 from zephon.work.base import WorkSource
 
 NOT_TOKENIZED = (
-    "dataset {!r} is JSONL, but the pipeline has no tokenize(...): call tokenize(<folder of a "
+    "dataset {!r} is text, but the pipeline has no tokenize(...): call tokenize(<folder of a "
     "tokenizer>, field=<name of the text field>) before pack_flat(...)"
 )
 
@@ -80,7 +80,7 @@ class Description:
         """Names of datasets of text that nothing tokenizes."""
         if self.tokenizer is not None:
             return []
-        return [dataset.name for dataset in work.datasets if dataset.format == "jsonl"]
+        return [dataset.name for dataset in work.datasets if dataset.gives_text]
 
     def require_ready(self, work: WorkSource) -> None:
         """ConfigError if a stage that iterating ``work`` takes was not called."""

@@ -2,5 +2,6 @@
 
 from zephon.io.dataset import Dataset
 from zephon.io.memory import InMemoryShard
+from zephon.io.shard import Format, Place, Shard
 
-__all__ = ["Dataset", "InMemoryShard"]
+__all__ = ["Dataset", "Format", "InMemoryShard", "Place", "Shard"]

@@ -29,7 +29,10 @@ class DocumentReader:
     """From draws to tokenized documents; a function of its arguments, for any thread."""
 
     def __init__(self, datasets: tuple[Dataset, ...], tokenizer: TextTokenizer | None) -> None:
-        self._datasets = datasets
+        field = None if tokenizer is None else tokenizer.options.field
+        self._datasets = (
+            datasets if field is None else tuple(dataset.as_text(field) for dataset in datasets)
+        )
         self._tokenizer = tokenizer
 
     def read(self, draws: Draws) -> TokenBlock:
