@@ -139,6 +139,12 @@ class ColumnShard(Shard):
             return parts[0]
         return interleave(parts, picks, len(rows))
 
+    def decode(self, rows: NDArray[np.int64]) -> None:
+        """Decode the token ids of the units that ``rows`` lie in."""
+        if self._roles.tokens is not None and self._text is None:
+            for unit, _ in self._by_unit(rows):
+                self._tokens(unit)
+
     def fields(self, row: int) -> Mapping[str, Any]:
         """Fields of a document that are no tokens and do not go along with them."""
         if self._roles.tokens is None or self._text is not None:

@@ -171,6 +171,13 @@ class Dataset:
         ]
         return np.concatenate([part + start for part, start in zip(some, first, strict=True)])
 
+    def decode(self, rows: NDArray[np.int64]) -> None:
+        """Have what ``rows`` lie in decoded, for a :meth:`read` that comes soon."""
+        shard_of = np.searchsorted(self._ends, rows, side="right")
+        for shard in np.unique(shard_of).tolist():
+            first = self._ends[shard] - self._counts[shard]
+            self._shards[shard].decode(rows[shard_of == shard] - first)
+
     @property
     def gives_text(self) -> bool:
         """Whether documents are text without a doubt, so that a pipeline has to tokenize them."""

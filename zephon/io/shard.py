@@ -70,6 +70,13 @@ class Shard(ABC):
         """
         return None
 
+    def decode(self, rows: NDArray[np.int64]) -> None:
+        """Have what ``rows`` lie in decoded and held for a while; nothing to do where it is not.
+
+        Called from any thread, before :meth:`read` comes to them.
+        """
+        return
+
     def as_text(self, field: str) -> Shard:
         """What reads these documents for a pipeline that tokenizes ``field``.
 

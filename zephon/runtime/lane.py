@@ -15,6 +15,7 @@ from zephon.ops.shuffle import Shuffle, ShuffleOptions
 from zephon.ops.tokenize import TextTokenizer
 from zephon.options import PrefetchOptions
 from zephon.rows import Rows
+from zephon.runtime.decode_ahead import decoding_ahead
 from zephon.runtime.documents import DocumentReader, read_ahead
 from zephon.work.base import LaneRows, WorkSource
 
@@ -136,8 +137,11 @@ def _blocks(
     plan: LanePlan, lane: int, passes: int, draw: int, executor: Executor | None
 ) -> Iterator[TokenBlock]:
     prefetch = plan.prefetch
+    order = plan.work.lane(lane, plan.lanes, passes)
     if plan.tokenizer is None:
         # Reading is arithmetic on places: handing it to other threads costs more than doing it.
+        # Decoding row groups is not, and is begun in time.
+        order = decoding_ahead(order, plan.work.datasets, executor)
         executor, size, ahead = None, _TOKEN_BLOCK, 1
     elif executor is None:
         size, ahead = _TEXT_BLOCK, 1
@@ -149,7 +153,7 @@ def _blocks(
         ahead = max(1, share // size)
     return read_ahead(
         DocumentReader(plan.work.datasets, plan.tokenizer),
-        plan.work.lane(lane, plan.lanes, passes),
+        order,
         draw,
         size=size,
         ahead=ahead,
