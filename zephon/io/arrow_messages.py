@@ -62,7 +62,7 @@ def find_messages(data: NDArray[np.uint8], path: Path) -> Messages:
     DataError
         It is neither, or it was cut, with the byte where that shows.
     """
-    view = memoryview(data)
+    view = memoryview(data.data)
     try:
         if view[: len(FILE_MAGIC)] == FILE_MAGIC:
             return _in_file(view, path)
@@ -109,9 +109,7 @@ def _in_file(view: memoryview, path: Path) -> Messages:
         )
     length = int.from_bytes(view[end - 4 : end], "little", signed=True)
     if not 0 < length <= end - 12:
-        raise DataError(
-            f"says that its footer has {length} bytes", file=path, byte_offset=end - 4
-        )
+        raise DataError(f"says that its footer has {length} bytes", file=path, byte_offset=end - 4)
     footer = _Table.root(view[end - 4 - length : end - 4])
     schema = _message(view, 8, path)
     if schema is None or schema.kind != _SCHEMA:

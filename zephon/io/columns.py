@@ -93,6 +93,7 @@ class ColumnShard(Shard):
         self._file = file
         self._roles: Roles = find_roles(file.schema, file.path)
         self.nbytes = file.nbytes
+        self.gives_text = self._roles.text
         self._ends = np.cumsum(file.unit_rows)  # [units]
         self._first = self._ends - file.unit_rows  # [units]
         self._number = UNITS.register(self)
@@ -101,11 +102,6 @@ class ColumnShard(Shard):
 
     def __len__(self) -> int:
         return int(self._ends[-1]) if len(self._ends) else 0
-
-    @property
-    def gives_text(self) -> bool:
-        """Whether documents are text that has to be tokenized."""
-        return self._roles.text
 
     def as_text(self, field: str) -> Shard:
         """This shard, giving records where it would give tokens, if ``field`` is text in it."""
@@ -150,7 +146,7 @@ class ColumnShard(Shard):
         if self._roles.tokens is None or self._text is not None:
             record: Mapping[str, Any] = LazyRecords(self, np.array([row]))[0]
             return dict(record)
-        unit, pick = next(iter(self._by_unit(np.array([row]))))
+        unit, _ = next(iter(self._by_unit(np.array([row]))))
         tokens = self._tokens(unit)
         at = row - int(self._first[unit])
         along = {self._roles.tokens, self._roles.mask}

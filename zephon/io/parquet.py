@@ -177,14 +177,16 @@ def _check_ends(path: Path) -> tuple[int, int]:
         raise DataError(f"cannot be read: {error.strerror}", file=path) from error
     if size == 0:
         raise DataError(
-            "is empty (0 bytes), and a Parquet file without rows has a footer: was it copied whole?",
+            "is empty (0 bytes); a Parquet file without rows has a footer: was it copied whole?",
             file=path,
         )
     if _ENCRYPTED in (head, tail[4:]):
         raise DataError("is encrypted Parquet, which is not read: decrypt it first", file=path)
     if head != _MAGIC:
         raise DataError(
-            f"is not Parquet: it begins with {head!r}, expected {_MAGIC!r}", file=path, byte_offset=0
+            f"is not Parquet: it begins with {head!r}, not {_MAGIC!r}",
+            file=path,
+            byte_offset=0,
         )
     if size < 3 * len(_MAGIC) or tail[4:] != _MAGIC:
         raise DataError(

@@ -68,9 +68,7 @@ def _each_path(name: str, path: PathLike | Sequence[PathLike]) -> list[Path]:
     return [Path(one) for one in many]
 
 
-def _expand(
-    name: str, path: Path, wanted: list[Format], broken: dict[str, str]
-) -> list[Path]:
+def _expand(name: str, path: Path, wanted: list[Format], broken: dict[str, str]) -> list[Path]:
     if path.is_file():
         return [path]
     if path.is_dir():
@@ -89,9 +87,7 @@ def _expand(
     raise DataError(f"dataset {name!r}: there is no such file{_similar(path)}", file=path)
 
 
-def _search(
-    name: str, folder: Path, wanted: list[Format], broken: dict[str, str]
-) -> list[Path]:
+def _search(name: str, folder: Path, wanted: list[Format], broken: dict[str, str]) -> list[Path]:
     files = _walk(name, folder)
     suffixes = tuple({suffix: None for fmt in wanted for suffix in fmt.suffixes})
     known = [file for file in files if file.name.lower().endswith(suffixes)]
@@ -142,9 +138,7 @@ def _kind(name: str, file: Path, wanted: list[Format], broken: dict[str, str]) -
         with open(file, "rb") as stream:
             head = stream.read(4096)
     except OSError as error:
-        raise DataError(
-            f"dataset {name!r}: cannot be read: {error.strerror}", file=file
-        ) from error
+        raise DataError(f"dataset {name!r}: cannot be read: {error.strerror}", file=file) from error
     for fmt in wanted:
         if head.startswith(fmt.signatures):
             return fmt

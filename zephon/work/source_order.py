@@ -142,9 +142,7 @@ def _cut(shards: NDArray[np.int64], size: int) -> NDArray[np.int64]:
     return np.append(first_row, shards.sum()).astype(np.int64)
 
 
-def _group(
-    shards: NDArray[np.int64], decoded: NDArray[np.int64], size: int
-) -> NDArray[np.int64]:
+def _group(shards: NDArray[np.int64], decoded: NDArray[np.int64], size: int) -> NDArray[np.int64]:
     """First rows of units of whole decoded runs, about ``size`` documents each, and the end.
 
     A unit begins with the first run of a shard and wherever a run goes beyond the next multiple
