@@ -45,6 +45,7 @@ class ArrowFile(ColumnFile):
                 "is Feather of version 1, which is not read: write it again as version 2", file=path
             )
         self._messages = find_messages(self._file.data, path)
+        self.lies_open = not any(batch.compressed for batch in self._messages.batches)
         self.unit_rows = np.array([batch.rows for batch in self._messages.batches], dtype=np.int64)
         self._memory = pa.py_buffer(self._file.data)
         with self._open(()) as reader:

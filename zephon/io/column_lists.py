@@ -114,10 +114,11 @@ def _runs(array: pa.Array) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     width = np.int64 if kinds.is_large_list(kind) or kinds.is_large_list_view(kind) else np.int32
     buffers = array.buffers()
     if kinds.is_list_view(kind) or kinds.is_large_list_view(kind):
-        offsets = np.frombuffer(buffers[1], dtype=width)[first : first + count]
-        sizes = np.frombuffer(buffers[2], dtype=width)[first : first + count]
+        offsets = np.frombuffer(buffers[1], dtype=width, count=first + count)[first:]
+        sizes = np.frombuffer(buffers[2], dtype=width, count=first + count)[first:]
         return offsets.astype(np.int64), sizes.astype(np.int64)
-    bounds = np.frombuffer(buffers[1], dtype=width)[first : first + count + 1].astype(np.int64)
+    bounds = np.frombuffer(buffers[1], dtype=width, count=first + count + 1)[first:]
+    bounds = bounds.astype(np.int64)
     return bounds[:-1], np.diff(bounds)
 
 

@@ -45,7 +45,12 @@ def find_roles(schema: pa.Schema, file: str | os.PathLike[str]) -> Roles:
     DataError
         A column twice; or neither token ids nor any text, naming what comes closest.
     """
-    names = tuple(schema.names)
+    try:
+        names = tuple(schema.names)
+    except UnicodeDecodeError as error:
+        raise DataError(
+            f"has a column whose name is not UTF-8 ({error.reason})", file=file
+        ) from None
     for name in names:
         if names.count(name) > 1:
             raise DataError(f"has two columns named {name!r}", file=file)

@@ -22,6 +22,8 @@ class UnitTokens:
 
     Attributes
     ----------
+    length : int64 ``[n]``
+        Tokens of each document.
     damaged : int64 ``[k]``
         Documents of the unit that cannot be delivered, in ascending order.
     """
@@ -33,7 +35,7 @@ class UnitTokens:
         self._buffers = tuple(chunk.runs.values for chunk in chunks)
         self._buffer = np.repeat(np.arange(len(chunks), dtype=np.int32), counts)
         self._start = _end_to_end([chunk.runs.start for chunk in chunks])
-        self._length = _end_to_end([chunk.runs.length for chunk in chunks])
+        self.length = _end_to_end([chunk.runs.length for chunk in chunks])
         self._aligned = tuple(chunk if chunk.along else None for chunk in chunks)
         damaged = [
             first + np.union1d(chunk.runs.damaged, chunk.unfit)
@@ -47,7 +49,7 @@ class UnitTokens:
             self._buffers,
             self._buffer[rows],
             self._start[rows],
-            self._length[rows],
+            self.length[rows],
             self._aligned if any(self._aligned) else (),
         )
 

@@ -42,6 +42,8 @@ class ColumnFile(ABC):
         Size of the file.
     unit_name : str
         What messages call a unit.
+    lies_open : bool
+        Whether nothing is compressed, so that looking at a few bytes costs just that.
     """
 
     path: Path
@@ -49,6 +51,7 @@ class ColumnFile(ABC):
     unit_rows: NDArray[np.int64]
     nbytes: int
     unit_name: str
+    lies_open: bool = False
 
     @abstractmethod
     def read(self, unit: int, columns: Sequence[str]) -> tuple[dict[str, pa.ChunkedArray], int]:
@@ -178,6 +181,14 @@ class ColumnShard(Shard):
                 out[where] = self._value(column.chunks[chunk], at, field, rows[where])
         return out
 
+    def token_lengths(self) -> NDArray[np.int64] | None:
+        """Tokens of each document, if nothing has to be decompressed to know them."""
+        if self._roles.tokens is None or self._text is not None or not self._file.lies_open:
+            return None
+        units = range(len(self._ends))
+        parts = [self._tokens(unit).length for unit in units if self._file.unit_rows[unit]]
+        return np.concatenate([np.empty(0, dtype=np.int64), *parts])
+
     def check(self) -> None:
         """The file has the size that it had."""
         self._file.check()
@@ -254,4 +265,8 @@ class ColumnShard(Shard):
                 "value). Convert it, or remove the record",
                 **self.place(int(row)).as_kwargs(),
             ) from None
+        except pa.ArrowException as error:
+            raise DataError(
+                f"the field {field!r} cannot be read: {error}", **self.place(int(row)).as_kwargs()
+            ) from error
         return found

@@ -36,15 +36,18 @@ class ParquetFile(ColumnFile):
         self.path = path
         self.nbytes, self._footer = _check_ends(path)
         metadata = self._metadata()
-        groups = [metadata.row_group(i) for i in range(metadata.num_row_groups)]
-        self.unit_rows = np.array([group.num_rows for group in groups], dtype=np.int64)
-        self._offsets = [_first_byte(group) for group in groups]
+        counts = [metadata.row_group(i).num_rows for i in range(metadata.num_row_groups)]
+        self.unit_rows = np.array(counts, dtype=np.int64)
+        if (self.unit_rows < 0).any():
+            raise DataError("has a row group of less than no rows: it is damaged", file=path)
+        self._offsets: dict[int, int] = {}
         with self._explained(), self._open(metadata) as file:
             self.schema = file.schema_arrow
 
     def read(self, unit: int, columns: Sequence[str]) -> tuple[dict[str, pa.ChunkedArray], int]:
         """Columns of a row group, decoded in this thread without the GIL."""
-        with self._explained(unit), self._open(self._metadata()) as file:
+        metadata = self._metadata()
+        with self._explained(unit), self._open(metadata) as file:
             table = file.read_row_group(unit, columns=list(columns), use_threads=False)
         found = {}
         for name in columns:
@@ -59,8 +62,9 @@ class ParquetFile(ColumnFile):
                     f"row group {unit} has {len(column)} values in the column {name!r} and "
                     f"{rows} rows: the file is damaged",
                     file=self.path,
-                    byte_offset=self._offsets[unit],
                 )
+        if rows and unit not in self._offsets and (at := _first_byte(metadata, unit, columns[0])):
+            self._offsets[unit] = at
         return found, table.nbytes
 
     def check(self) -> None:
@@ -83,8 +87,8 @@ class ParquetFile(ColumnFile):
         return probe_digest(data, data[self._footer :].tobytes())
 
     def offset(self, unit: int) -> int | None:
-        """First byte of the row group."""
-        return self._offsets[unit] if unit < len(self._offsets) else None
+        """First byte of what was read of the row group; None before anything was."""
+        return self._offsets.get(unit)
 
     def _open(self, metadata: pq.FileMetaData) -> pq.ParquetFile:
         return pq.ParquetFile(self.path, metadata=metadata, page_checksum_verification=True)
@@ -112,7 +116,8 @@ class _Explained:
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         # Of what pyarrow raises, only memory is no matter of the data.
-        if not isinstance(error, (pa.ArrowException, OSError)) or isinstance(error, MemoryError):
+        data = (pa.ArrowException, OSError, UnicodeDecodeError)
+        if not isinstance(error, data) or isinstance(error, MemoryError):
             return
         what = "cannot be read" if self._unit is None else f"row group {self._unit} cannot be read"
         raise DataError(
@@ -156,13 +161,18 @@ _FOOTERS = _Footers(64)
 os.register_at_fork(after_in_child=_FOOTERS._forget)
 
 
-def _first_byte(group: pq.RowGroupMetaData) -> int | None:
-    if group.num_columns == 0:
-        return None
-    column = group.column(0)
-    pages = [column.dictionary_page_offset, column.data_page_offset]
-    # A writer that has no dictionary may say 0.
-    return min((page for page in pages if page), default=None)
+def _first_byte(metadata: pq.FileMetaData, unit: int, name: str) -> int | None:
+    """First byte of a column in a row group.
+
+    Only of one that was decoded: asked about a damaged one, pyarrow ends the process.
+    """
+    for i in range(metadata.num_columns):
+        if f"{metadata.schema.column(i).path}.".startswith(f"{name}."):
+            column = metadata.row_group(unit).column(i)
+            # A writer that has no dictionary may say 0.
+            pages = [column.dictionary_page_offset, column.data_page_offset]
+            return min((page for page in pages if page), default=None)
+    return None
 
 
 def _check_ends(path: Path) -> tuple[int, int]:
