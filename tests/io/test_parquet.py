@@ -416,9 +416,9 @@ def test_a_damaged_page_is_an_error_with_its_row_group_and_byte(tmp_path: Path) 
     table = pa.table({"tokens": [[i] * 9 for i in range(100)]})
     pq.write_table(table, path, row_group_size=50, write_page_checksum=True)
     dataset = Dataset.from_path("d", path)
-    offset = pq.read_metadata(path).row_group(1).column(0).data_page_offset
+    column = pq.read_metadata(path).row_group(1).column(0)
     data = bytearray(path.read_bytes())
-    data[offset + 60] ^= 255
+    data[column.dictionary_page_offset + column.total_compressed_size - 1] ^= 255
     path.write_bytes(data)
     assert tokens(dataset, [49]) == [[49] * 9]
     with pytest.raises(

@@ -39,7 +39,7 @@ class ColumnFile(ABC):
     unit_rows : int64 ``[units]``
         Rows of each unit.
     nbytes : int
-        Size of the file.
+        About what it would take in memory.
     unit_name : str
         What messages call a unit.
     lies_open : bool

@@ -34,10 +34,12 @@ class ParquetFile(ColumnFile):
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.nbytes, self._footer = _check_ends(path)
+        self._size, self._footer = _check_ends(path)
         metadata = self._metadata()
-        counts = [metadata.row_group(i).num_rows for i in range(metadata.num_row_groups)]
-        self.unit_rows = np.array(counts, dtype=np.int64)
+        groups = [metadata.row_group(i) for i in range(metadata.num_row_groups)]
+        self.unit_rows = np.array([group.num_rows for group in groups], dtype=np.int64)
+        # What it takes in memory counts, and file sizes are a fraction of that.
+        self.nbytes = max(self._size, sum(max(group.total_byte_size, 0) for group in groups))
         if (self.unit_rows < 0).any():
             raise DataError("has a row group of less than no rows: it is damaged", file=path)
         self._offsets: dict[int, int] = {}
@@ -73,9 +75,9 @@ class ParquetFile(ColumnFile):
             size = os.stat(self.path).st_size
         except OSError as error:
             raise DataError(f"is gone: {error.strerror}", file=self.path) from error
-        if size != self.nbytes:
+        if size != self._size:
             raise DataError(
-                f"had {self.nbytes} bytes when it was opened and has {size} now: it was changed "
+                f"had {self._size} bytes when it was opened and has {size} now: it was changed "
                 "while in use. Restore the file, or build the dataset anew",
                 file=self.path,
             )
