@@ -34,9 +34,9 @@ def format_named(name: str, asked_by: str) -> Format:
     ConfigError
         There is none, or it cannot be loaded; ``asked_by`` begins the message.
     """
-    if name in FORMATS:
-        return FORMATS[name]
     found = _added()
+    if name in FORMATS and name not in found:
+        return FORMATS[name]
     if name not in found:
         names = [*FORMATS, *found]
         close = difflib.get_close_matches(name, names, n=1)
