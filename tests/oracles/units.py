@@ -59,7 +59,8 @@ def group(counts: list[int], decoded: list[int], size: int) -> list[int]:
         shard_end = shard_first + count
         starts = [first for first in decoded if shard_first <= first < shard_end]
         pieces: dict[int, int] = {}
-        for first, end in zip(starts, [*starts[1:], shard_end], strict=True):
+        ends = [*starts[1:], shard_end] if starts else []
+        for first, end in zip(starts, ends, strict=True):
             middle = (first + end - 1 - 2 * shard_first) // 2
             pieces[middle // size] = pieces.get(middle // size, 0) + end - first
         sizes += pieces.values()
