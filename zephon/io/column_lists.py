@@ -117,8 +117,8 @@ def _runs(array: pa.Array) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         offsets = np.frombuffer(buffers[1], dtype=width, count=first + count)[first:]
         sizes = np.frombuffer(buffers[2], dtype=width, count=first + count)[first:]
         return offsets.astype(np.int64), sizes.astype(np.int64)
-    bounds = np.frombuffer(buffers[1], dtype=width, count=first + count + 1)[first:]
-    bounds = bounds.astype(np.int64)
+    raw = np.frombuffer(buffers[1], dtype=width, count=first + count + 1)
+    bounds = raw[first:].astype(np.int64)
     return bounds[:-1], np.diff(bounds)
 
 

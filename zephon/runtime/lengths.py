@@ -33,12 +33,15 @@ class DocumentLengths:
     ) -> None:
         self._datasets = datasets
         self._tokenizer = tokenizer
+        self._field = None if tokenizer is None else tokenizer.options.field
         self._longest = pack.max_length if pack.drops_oversized else None
         self._reader = DocumentReader(datasets, tokenizer)
 
     def known(self, source: int) -> NDArray[np.int64] | None:
         """Lengths of all documents of ``source`` if nothing has to be read from disk for them."""
         dataset = self._datasets[source]
+        if self._field is not None:
+            dataset = dataset.as_text(self._field)
         lengths = dataset.token_lengths()
         if lengths is not None:
             return self._fitting(lengths)
@@ -47,6 +50,10 @@ class DocumentLengths:
             parts = [self.count(source, rows[i : i + _BLOCK]) for i in range(0, len(rows), _BLOCK)]
             return np.concatenate(parts)
         return None
+
+    def decodes(self, source: int) -> bool:
+        """Whether neighbouring documents are decoded together to read one."""
+        return self._datasets[source].units() is not None
 
     def count(self, source: int, rows: NDArray[np.int64]) -> NDArray[np.int64]:
         """Lengths of the documents ``rows``."""
