@@ -139,9 +139,7 @@ def _ids(subject: Subject) -> Iterator[Issue]:
     reader = DocumentReader(work.datasets, None)
     unbounded = []
     for source, dataset in enumerate(work.datasets):
-        if dataset.format == "jsonl" or (
-            dataset.format == "memory" and description.tokenizer is not None
-        ):
+        if dataset.gives_text or (dataset.format == "memory" and description.tokenizer is not None):
             continue  # text, whose ids are the tokenizer's
         if not bound:
             unbounded.append(dataset.name)

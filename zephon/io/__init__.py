@@ -1,6 +1,16 @@
 """Where documents are: datasets and the formats they are read from."""
 
+from zephon.block import RecordDocuments, TokenDocuments
 from zephon.io.dataset import Dataset
 from zephon.io.memory import InMemoryShard
+from zephon.io.shard import Format, Place, Shard
 
-__all__ = ["Dataset", "InMemoryShard"]
+__all__ = [
+    "Dataset",
+    "Format",
+    "InMemoryShard",
+    "Place",
+    "RecordDocuments",
+    "Shard",
+    "TokenDocuments",
+]

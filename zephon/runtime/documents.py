@@ -57,7 +57,10 @@ class DocumentReader:
         chain: Chain = NO_OPERATORS,
         metrics: Metrics | None = None,
     ) -> None:
-        self.datasets = datasets
+        field = None if tokenizer is None else tokenizer.options.field
+        self.datasets = (
+            datasets if field is None else tuple(dataset.as_text(field) for dataset in datasets)
+        )
         self.chain = chain
         self.lane = 0
         self.metrics = Metrics() if metrics is None else metrics

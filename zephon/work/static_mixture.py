@@ -59,7 +59,8 @@ class StaticMixtureWorkSource(WorkSource):
     shuffle_block_size : int, "auto", "global" or None
         Instead of shards, shuffle runs of that many documents over the whole
         pass, and the documents inside each run: 16 bytes of memory per run.
-        ``"auto"`` takes as many documents as make 8 MiB of data, ``"global"``
+        ``"auto"`` takes as many documents as make 8 MiB of data, and whole row
+        groups and record batches where data comes in such; ``"global"``
         shuffles all documents with no locality and no memory.
     exhausted_policy : str, mapping from name to str, or None
         What happens when a dataset has been gone through. ``"repeat"``: it
@@ -150,6 +151,7 @@ class StaticMixtureWorkSource(WorkSource):
                 shuffle_within_shard=shuffle_within_shard,
                 shuffle_block_size=shuffle_block_size,
                 reshuffle=value,
+                decoded=dataset.units(),
             )
             for dataset, value in zip(self.datasets, reshuffle, strict=True)
         ]
