@@ -85,6 +85,10 @@ class StreamOptions:
         Where documents are read, tokenized and given to functions: in threads that work
         ahead; in the thread that asks for a batch, as with ``prefetch(0)``; or in processes.
         None: in threads. It decides when something is computed, never what comes out.
+    io_options : StoreOptions, CacheOptions, mapping, size, folder or None
+        How the datasets fetch and keep data from now on, as
+        :meth:`zephon.io.StoreOptions.from_any` takes it. What they opened stays open: what
+        opening needs is given to :meth:`zephon.Dataset.from_path`.
     """
 
     canonical_replicas: int | None = None
@@ -100,6 +104,7 @@ class StreamOptions:
     aggregate_timeout: float = 300.0
     end: Literal["agree", "filler"] = "agree"
     runner: Runner | None = None
+    io_options: Any = None
 
     def __post_init__(self) -> None:
         check_int("dp_degree", self.dp_degree, 1, 2**16)
@@ -113,6 +118,10 @@ class StreamOptions:
                     f"dp_degree: {', '.join(map(str, divisors(self.canonical_replicas)))}"
                 )
         self._check_ranks()
+        if self.io_options is not None:
+            from zephon.io.options import StoreOptions  # a layer above: only who asks loads it
+
+            object.__setattr__(self, "io_options", StoreOptions.from_any(self.io_options))
         if self.tail not in (None, "drop", "pad"):
             raise ConfigError(f"tail is {self.tail!r}, expected 'drop', 'pad' or None")
         if self.end not in ("agree", "filler"):

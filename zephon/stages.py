@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from dataclasses import replace
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from zephon.description import Description
 from zephon.errors import ConfigError, ConfigTypeError
@@ -13,12 +13,18 @@ from zephon.ops.shuffle import ShuffleOptions
 from zephon.options import PrefetchOptions, StreamOptions, check_int, refuse_unknown
 from zephon.tokenize_stages import TokenizeStages
 
+if TYPE_CHECKING:
+    from zephon.work.base import WorkSource
+
+
 class Stages(TokenizeStages):
     """What a pipeline is described by, call by call.
 
     Every call checks its options, and those that go together, at once. Nothing is
     read but the tokenizer's file.
     """
+
+    ws: WorkSource
 
     def __init__(self) -> None:
         self._said = Description()
@@ -118,6 +124,9 @@ class Stages(TokenizeStages):
         if fixed:
             self._reopen(f"{min(fixed)} cannot change now: this pipeline has a position already")
         self._said = replace(self._said, options=replace(self._said.options, **hints))
+        if hints.get("io_options") is not None:
+            for dataset in self.ws.datasets:
+                dataset.use(self._said.options.io_options)
         return self
 
     def _change(self, call: str, present: object, *, before: tuple[str, ...]) -> None:
