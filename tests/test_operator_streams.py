@@ -307,3 +307,16 @@ def test_a_multiset_of_documents_survives_fan_out_and_several_lanes(
             assert len(rows.tokens(segment)) <= 4
             found.update(rows.tokens(segment).tolist())
     assert found == Counter(1000 * i + n for i in range(30) for n in range(i))
+
+
+def test_text_is_tokenized_in_processes_to_the_same(tokenizer_folder: Any) -> None:
+    def make(runner: str) -> zephon.Pipeline:
+        stream = zephon.Pipeline(
+            zephon.StaticMixtureWorkSource(
+                text_datasets(), {"a": 1, "b": 1}, exhausted_policy="repeat", shuffle_block_size=4
+            )
+        )
+        stream.map_transform(functions.upper).tokenize(str(tokenizer_folder), field="text")
+        return stream.pack_flat(9).batch(2).options(runner=runner)
+
+    assert take(make("process"), 6) == take(make("threads"), 6)

@@ -119,6 +119,12 @@ def with_process_id(document):
     return {"tokens": np.array([os.getpid()])}
 
 
+def first_then_sleep(document):
+    if document["tokens"][0] >= 5000:
+        time.sleep(600)
+    return {"tokens": np.array([os.getpid()])}
+
+
 def upper(document):
     return {**document, "text": document["text"].upper()}
 

@@ -460,6 +460,22 @@ def test_a_state_without_operators_says_nothing_of_them() -> None:
     assert not {"operators", "on_batches", "python"} & set(state.options)
 
 
+def test_children_and_filters_make_the_round_through_bytes_and_cost_others_nothing() -> None:
+    from dataclasses import replace
+
+    from zephon.cursor import DocumentCursor, Dropped, LaneCursor
+
+    stream = start(numbered(30)).options(canonical_replicas=2).pack_flat(4).batch(1)
+    plain = stream.checkpoint()["state"]
+    saved = zephon.state.decode(plain)
+    cursors = (LaneCursor(DocumentCursor(7, 0, Dropped(filtered=300), child=2)), LaneCursor())
+    made = zephon.state.encode(replace(saved, cursors=cursors))
+    assert zephon.state.decode(made).cursors == cursors
+    none = (LaneCursor(DocumentCursor(7)), LaneCursor())
+    assert len(made) - len(zephon.state.encode(replace(saved, cursors=none))) == 2 + 5
+    assert zephon.state.encode(saved) == plain
+
+
 def test_lengths_and_shares_of_tokens_are_those_behind_the_operators() -> None:
     def halve(d: dict[str, Any]) -> Any:
         return None if d["n"] % 2 else [d, d]

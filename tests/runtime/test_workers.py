@@ -25,17 +25,17 @@ TESTS = str(Path(__file__).parents[1])
 
 
 def build(
-    function: Callable[..., Any], *, runner: str = "process", rows: int = 20, threads: int = 1
+    function: Callable[..., Any], *, runner: str = "process", size: int = 8
 ) -> zephon.Pipeline:
-    records = [{"tokens": 1000 * i + np.arange(4)} for i in range(rows)]
+    records = [{"tokens": 1000 * i + np.arange(4)} for i in range(20)]
     work = zephon.StaticMixtureWorkSource(
         [zephon.Dataset.from_dict("m", {0: zephon.InMemoryShard(records)})],
         {"m": 1},
         shuffle_shards=False,
         exhausted_policy="repeat",
     )
-    stream = zephon.Pipeline(work).map_transform(function).pack_flat(8).batch(1)
-    return stream.prefetch(64, threads).options(runner=runner)
+    stream = zephon.Pipeline(work).map_transform(function).pack_flat(size).batch(1)
+    return stream.prefetch(size, 1).options(runner=runner)
 
 
 def is_alive(process: int) -> bool:
@@ -130,7 +130,7 @@ import os, signal, sys, time
 sys.path.insert(0, {tests!r})
 import user_functions as functions
 from test_workers_script import build
-stream = build(functions.{function})
+stream = build(functions.{function}, size=2)
 process = int(next(iter(stream)).rows().tokens(0)[0])
 print(process, flush=True)
 {end}
@@ -138,9 +138,15 @@ print(process, flush=True)
 
 
 @pytest.mark.parametrize(
-    "end", ["os._exit(3)", "os.kill(os.getpid(), signal.SIGKILL)", "sys.exit(0)", "raise KeyError"]
+    ("end", "function"),
+    [
+        ("os._exit(3)", "first_then_sleep"),
+        ("os.kill(os.getpid(), signal.SIGKILL)", "first_then_sleep"),
+        ("sys.exit(0)", "with_process_id"),
+        ("raise KeyError", "first_then_sleep"),
+    ],
 )
-def test_no_process_survives_its_parent(end: str, tmp_path: Path) -> None:
+def test_no_process_survives_its_parent(end: str, function: str, tmp_path: Path) -> None:
     module = textwrap.dedent(
         f"""
         import importlib.util
@@ -151,7 +157,7 @@ def test_no_process_survives_its_parent(end: str, tmp_path: Path) -> None:
         """
     )
     (tmp_path / "test_workers_script.py").write_text(module)
-    script = SCRIPT.format(tests=TESTS, function="with_process_id", end=end)
+    script = SCRIPT.format(tests=TESTS, function=function, end=end)
     script = f"import sys; sys.path.insert(0, {str(tmp_path)!r})\n{script}"
     done = subprocess.run(
         [sys.executable, "-P", "-c", script],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -123,10 +124,8 @@ class DecodeText(Operator):
         if field is not None and not isinstance(field, str):
             raise ConfigTypeError(f"field is {field!r}, expected the name of a field or None")
         try:
-            # A byte that no strict codec takes, so that the name of the handler is looked up.
-            if errors != "strict":
-                b"\xff".decode("ascii", errors)
-            b"".decode(encoding, errors)
+            codecs.lookup(encoding)
+            codecs.lookup_error(errors)
         except (LookupError, TypeError) as error:
             raise ConfigError(
                 f"decode_text(encoding={encoding!r}, errors={errors!r}): {error}"

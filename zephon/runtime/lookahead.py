@@ -85,10 +85,15 @@ class Lookahead(Generic[T]):
             self._thread.join()
 
 
+STOP_FIRST: weakref.WeakSet[Any] = weakref.WeakSet()
+"""What the threads may wait for; at the end of the process its ``stop()`` is called first."""
+
 _RUNNING: weakref.WeakSet[Lookahead[Any]] = weakref.WeakSet()
 
 
 def _close_all() -> None:
+    for one in list(STOP_FIRST):
+        one.stop()
     for lookahead in list(_RUNNING):
         lookahead.close()
 

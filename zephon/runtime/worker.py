@@ -21,6 +21,7 @@ _LOOK = 0.5  # seconds after which a process looks whether it still has its pare
 def main(connection: int, life: int, page: int, parent: int) -> None:
     """Read blocks of documents for the process ``parent`` until it ends or has enough."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     threading.Thread(target=_watch, args=(life, parent), daemon=True).start()
     progress = mmap.mmap(page, mmap.PAGESIZE)
     os.close(page)

@@ -29,6 +29,7 @@ from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any
 
 from zephon.errors import ConfigError, LifecycleError, OperatorError
+from zephon.runtime.lookahead import STOP_FIRST
 
 if TYPE_CHECKING:
     from zephon.block import TokenBlock
@@ -92,6 +93,7 @@ class WorkerPool(Executor):
         ]
         self._started = False
         self._closed = False
+        STOP_FIRST.add(self)
         weakref.finalize(self, _abandon, self._workers, self._tasks).atexit = False
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
@@ -105,6 +107,10 @@ class WorkerPool(Executor):
         task = _Task(fn.__self__.lane, args[0])  # type: ignore[attr-defined]
         self._tasks.put(task)
         return task.future
+
+    def stop(self) -> None:
+        """Let all processes end, without waiting for them."""
+        self.shutdown(wait=False)
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         """End all processes; what they were at is forgotten."""
@@ -223,11 +229,16 @@ class _Worker:
             with self._lock:
                 if self.stopped:
                     raise LifecycleError("the stream was closed")
-                self._process = subprocess.Popen(
-                    [sys.executable, *_flags(), "-c", _bootstrap(given)],
-                    stdin=subprocess.DEVNULL,
-                    pass_fds=given,
-                )
+                # Ctrl-C goes to the whole terminal; the process inherits that it waits.
+                mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+                try:
+                    self._process = subprocess.Popen(
+                        [sys.executable, *_flags(), "-c", _bootstrap(given)],
+                        stdin=subprocess.DEVNULL,
+                        pass_fds=given,
+                    )
+                finally:
+                    signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         finally:
             theirs.close()
             os.close(life)
