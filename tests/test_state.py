@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from zephon import _state_format as codec
 from zephon import state
 from zephon.cursor import DocumentCursor, Dropped, LaneCursor, check_tokens
 from zephon.errors import ConfigTypeError, StateError
@@ -97,7 +98,7 @@ def test_the_size_does_not_depend_on_the_position_and_keeps_to_its_budget() -> N
         b"checksum",
     )
     value = replace(sample(lanes), cursors=(far,) * lanes, delivered=2**60)
-    names = len(state._json([{"name": s.name, **s.size} for s in value.sources]))
+    names = len(codec.to_json([{"name": s.name, **s.size} for s in value.sources]))
     assert len(state.encode(value)) - names <= 64 * lanes + 24 * 2 + 2048
 
 
@@ -136,20 +137,20 @@ def test_a_newer_version_names_both_versions() -> None:
 
 def test_well_formed_bytes_with_malformed_content_are_refused() -> None:
     payload = b"\x01\x02\x01"
-    head = state.MAGIC + state.VERSION.to_bytes(2, "little") + len(payload).to_bytes(6, "little")
+    head = codec.MAGIC + state.VERSION.to_bytes(2, "little") + len(payload).to_bytes(6, "little")
     with pytest.raises(StateError, match="the state's content is malformed"):
-        state.decode(head + payload + state._checksum(head + payload))
+        state.decode(head + payload + codec._checksum(head + payload))
 
 
 def forged(**sections: bytes) -> bytes:
     """A state with a checksum that fits, of sections that the encoder would not write."""
-    good = dict(state._sections(state._payload(state.encode(sample()))))
+    good = dict(codec._sections(codec._payload(state.encode(sample()))))
     good.update({int(tag.removeprefix("s")): content for tag, content in sections.items()})
     payload = b"".join(
-        bytes([tag]) + state._varint(len(content)) + content for tag, content in good.items()
+        bytes([tag]) + codec._varint(len(content)) + content for tag, content in good.items()
     )
-    head = state.MAGIC + state.VERSION.to_bytes(2, "little") + len(payload).to_bytes(6, "little")
-    return head + payload + state._checksum(head + payload)
+    head = codec.MAGIC + state.VERSION.to_bytes(2, "little") + len(payload).to_bytes(6, "little")
+    return head + payload + codec._checksum(head + payload)
 
 
 @pytest.mark.parametrize(

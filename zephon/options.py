@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from zephon.errors import ConfigError, ConfigTypeError
+
+CHANGES = ("added", "removed", "order", "weights", "content")
+"""Kinds of difference that a restored state may have, if ``on_change`` says so."""
+
+_ON_CHANGE = {"refuse": frozenset[str](), "adopt": frozenset(CHANGES) - {"content"}}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,6 +82,12 @@ class StreamOptions:
         How a finite pass ends where lanes have different numbers of batches: before
         the first round that not every lane fills, or when no lane has a batch left,
         with batches of padding for the others.
+    on_change : {"refuse", "adopt"} or collection of str
+        What a restored state may differ in from this pipeline: nothing; sources that were
+        added or taken out, their order and their weights; or the kinds that are listed,
+        of ``"added"``, ``"removed"``, ``"order"``, ``"weights"`` and ``"content"`` (the files
+        of a source changed, and still hold the same documents in the same order). Whatever
+        else shapes the stream may never differ.
     """
 
     canonical_replicas: int | None = None
@@ -90,6 +102,7 @@ class StreamOptions:
     run_id: str | None = None
     aggregate_timeout: float = 300.0
     end: Literal["agree", "filler"] = "agree"
+    on_change: str | Collection[str] = "refuse"
 
     def __post_init__(self) -> None:
         check_int("dp_degree", self.dp_degree, 1, 2**16)
@@ -107,6 +120,21 @@ class StreamOptions:
             raise ConfigError(f"tail is {self.tail!r}, expected 'drop', 'pad' or None")
         if self.end not in ("agree", "filler"):
             raise ConfigError(f"end is {self.end!r}, expected 'agree' or 'filler'")
+        if isinstance(self.on_change, str):
+            if self.on_change not in _ON_CHANGE:
+                raise ConfigError(
+                    f"on_change is {self.on_change!r}, expected 'refuse', 'adopt' or a collection "
+                    f"of {', '.join(map(repr, CHANGES))}"
+                )
+        elif not isinstance(self.on_change, Collection):
+            raise ConfigTypeError(
+                f"on_change is {self.on_change!r}, expected 'refuse', 'adopt' or a collection of "
+                "str"
+            )
+        elif unknown := [one for one in self.on_change if one not in CHANGES]:
+            raise ConfigError(
+                f"on_change lists {unknown[0]!r}, expected some of {', '.join(map(repr, CHANGES))}"
+            )
         if self.vocab_size is not None:
             check_int("vocab_size", self.vocab_size, 1, 2**31)
 
@@ -133,6 +161,13 @@ class StreamOptions:
         """Which of how many ranks that save the state together this is."""
         rank = self.dp_group_id if self.global_rank is None else self.global_rank
         return rank, self.dp_degree if self.world_size is None else self.world_size
+
+    @property
+    def changes(self) -> frozenset[str]:
+        """Kinds of difference between a restored state and the pipeline that are adopted."""
+        if isinstance(self.on_change, str):
+            return _ON_CHANGE[self.on_change]
+        return frozenset(self.on_change)
 
     @property
     def lanes(self) -> int:
