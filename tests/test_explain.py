@@ -60,7 +60,8 @@ stages
   shuffle    buffer_size=16, seed=0
   batch      microbatch_size=2, drop_last=True
   prefetch   buffer_size=64, parallelism=3: 3 threads read and tokenize
-  options    canonical_replicas=6, dp_degree=3, dp_group_id=1, aggregate_timeout=300.0, end='agree', on_change='refuse'
+  options    canonical_replicas=6, dp_degree=3, dp_group_id=1, aggregate_timeout=300.0, \
+end='agree', on_change='refuse'
 sources
   web: 3221225472/2**32 = 75.0000% of draws, 600 documents in 2 shards, memory
     policy redistribute, each document decoded 1.00 times a pass
@@ -71,7 +72,7 @@ lanes
   legal data-parallel sizes: 1, 2, 3, 6
   chunks of 64 draws of a lane: at the end of each every source has its share to within a document
 plan
-  a pass has 116 to 117 documents in each lane and ends by end='agree', on_change='refuse'
+  a pass has 116 to 117 documents in each lane and ends by end='agree'
   piece 1: 66 documents in each lane, chunks of 64: web 75.00%, books 25.00%
   piece 2: 50 documents in each lane, chunks of 64: web 100.00%
   tail: 4 documents, dealt to the lanes in turn

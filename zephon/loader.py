@@ -9,6 +9,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from zephon.errors import ConfigError, ConfigTypeError, LifecycleError, StateError
+from zephon.options import check_int
 
 if TYPE_CHECKING:
     from zephon.packing import BatchOutputFormat, PackedSequenceContract
@@ -258,3 +259,47 @@ class ZephonDataLoader(Iterator["TrainingBatch"]):
         self._restored_checkpoint = data
         delivered = sum(self._pipeline.checkpoint()["lane_emitted"].values())
         logger.info("resumed behind lane-batch %d", delivered)
+
+
+class ValidationLoader:
+    """Batches of a pipeline that is made anew for each evaluation; it has no state.
+
+    Every ``iter`` builds a pipeline and goes through it from its beginning, so each evaluation sees
+    the same batches. Leaving the loop early closes it.
+
+    Parameters
+    ----------
+    make_pipeline : callable
+        Returns a new pipeline that ends, such as one of
+        :func:`zephon.config.create_validation_pipeline`.
+    convert_batch : callable
+        From a SampleBatch to what is yielded.
+    max_batches : int, optional
+        Batches of an evaluation at most.
+    """
+
+    def __init__(
+        self,
+        make_pipeline: Callable[[], Pipeline],
+        convert_batch: Callable[[SampleBatch], TrainingBatch] = convert_text_batch,
+        *,
+        max_batches: int | None = None,
+    ) -> None:
+        for name, value in (("make_pipeline", make_pipeline), ("convert_batch", convert_batch)):
+            if not callable(value):
+                raise ConfigTypeError(f"{name} is a {type(value).__name__}, expected a callable")
+        if max_batches is not None:
+            check_int("max_batches", max_batches, 1, 2**62)
+        self._make_pipeline = make_pipeline
+        self._convert_batch = convert_batch
+        self._max_batches = max_batches
+
+    def __iter__(self) -> Iterator[TrainingBatch]:
+        pipeline = self._make_pipeline()
+        try:
+            for number, batch in enumerate(pipeline):
+                if number == self._max_batches:
+                    return
+                yield self._convert_batch(batch)
+        finally:
+            pipeline.close()
