@@ -144,7 +144,7 @@ class ZephonDataLoader(Iterator["TrainingBatch"]):
         self._iterator: Iterator[SampleBatch] | None = None
         self._restored_checkpoint = b""
         self._component_tokens: Counter[int] = Counter()
-        self._closed = self._exhausted = False
+        self._begun = self._closed = self._exhausted = False
 
     def __iter__(self) -> ZephonDataLoader:
         return self
@@ -158,7 +158,8 @@ class ZephonDataLoader(Iterator["TrainingBatch"]):
             )
         before = self._pipeline.position
         try:
-            if self._iterator is None:
+            self._begun = True
+            if self._iterator is None:  # or some framework has taken it away
                 self._iterator = iter(self._pipeline)
             sample_batch = next(self._iterator)
             batch = self._convert_batch(sample_batch)
@@ -219,7 +220,7 @@ class ZephonDataLoader(Iterator["TrainingBatch"]):
         Empty bytes before the first batch of a fresh loader; the restored bytes
         before the first batch of a restored one. Neither touches the pipeline.
         """
-        if self._iterator is None:
+        if not self._begun:
             return {STATE_KEY: self._restored_checkpoint}
         return {STATE_KEY: self._pipeline.checkpoint()["state"]}
 
@@ -234,7 +235,7 @@ class ZephonDataLoader(Iterator["TrainingBatch"]):
             The key is missing, its value is not bytes, or they are damaged or of
             another stream.
         """
-        if self._iterator is not None:
+        if self._begun:
             raise LifecycleError(
                 "load_state_dict after iteration has begun: load into a fresh loader"
             )
