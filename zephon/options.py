@@ -175,6 +175,10 @@ class StreamOptions:
         return self.dp_degree if self.canonical_replicas is None else self.canonical_replicas
 
 
+RuntimeOptions = StreamOptions
+"""The same, by the name that the registry's package of the same name has for it."""
+
+
 def divisors(number: int) -> list[int]:
     """Its divisors, ascending."""
     return [n for n in range(1, number + 1) if number % n == 0]
