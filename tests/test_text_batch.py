@@ -10,24 +10,31 @@ from torch.nn.functional import scaled_dot_product_attention
 import zephon
 from oracles.collated import collate, row_lengths
 from oracles.thd_consumer import UNUSED, consume
-from zephon._text_batch import adapt_collated
+from zephon.attention import adapt_model_inputs, enable_xdoc_attention
 from zephon.errors import ConfigError, ConfigTypeError
 from zephon.loader import convert_text_batch
+from zephon.output import convert_batch_output
 from zephon.packing import PackingContract, flatten_packed_sequence_metadata, get_unpad_data
+from zephon.types import SampleBatch, SampleMeta, SampleRecord
 
 BLOCK_CAUSAL = PackingContract()
 DOCUMENT_IDS = PackingContract(packed_mask_type="document_ids")
 METADATA = PackingContract(packed_mask_type="document_ids", return_packed_sequence_metadata=True)
 
 
-def adapt(fields, *, allow_cross_document_attention=False, output_format="batched", **more):
-    """What the loader makes of collated fields."""
-    return adapt_collated(
-        fields,
-        allow_cross_document_attention=allow_cross_document_attention,
-        output_format=output_format,
-        **more,
-    )
+def adapt(
+    fields, *, packing_contract, allow_cross_document_attention=False, output_format="batched"
+):
+    """The two steps that make a batch of any fields."""
+    batch = dict(fields)
+    if allow_cross_document_attention:
+        enable_xdoc_attention(batch)
+    if packing_contract is None:
+        if output_format == "batched":
+            return batch
+        packing_contract = PackingContract(return_document_ids=True)
+    adapt_model_inputs(batch, packing_contract, output_format=output_format)
+    return convert_batch_output(batch, output_format)
 
 
 class TinyModel:
@@ -258,7 +265,59 @@ def test_without_a_contract_nothing_is_built_for_attention():
     assert {"document_ids", "attention_document_ids", "seq_lens"} <= set(thd)
 
 
-@settings(deadline=None, max_examples=60)
+CONTRACTS = [None, BLOCK_CAUSAL, DOCUMENT_IDS, METADATA, PackingContract(return_document_ids=True)]
+
+
+@settings(deadline=None, max_examples=150)
+@given(
+    rows=st.lists(st.lists(st.integers(1, 5), min_size=1, max_size=5), min_size=1, max_size=4),
+    padding=st.integers(0, 3),
+    contract=st.sampled_from(CONTRACTS),
+    xdoc=st.booleans(),
+    output_format=st.sampled_from(["batched", "thd"]),
+)
+def test_the_loader_makes_of_its_segments_what_the_two_steps_make_of_the_tensors(
+    rows, padding, contract, xdoc, output_format
+):
+    length = max(2, *(sum(lengths) for lengths in rows)) + padding
+    records = []
+    for lengths in rows:
+        tokens = np.arange(length)
+        positions = np.concatenate([np.arange(n) for n in (*lengths, length - sum(lengths))])
+        tags = {"_packing_metadata": {"padding_length": length - sum(lengths)}}
+        meta = SampleMeta((0, 0, 0), 0, 0, tags=tags)
+        records.append(SampleRecord(meta, {"input_ids": tokens, "positions": positions}))
+    sample_batch = SampleBatch(records)
+    expected = adapt(
+        convert_text_batch(sample_batch),
+        packing_contract=contract,
+        allow_cross_document_attention=xdoc,
+        output_format=output_format,
+    )
+    batch = convert_text_batch(
+        sample_batch,
+        contract,
+        allow_cross_document_attention=xdoc,
+        output_format=output_format,
+    )
+    assert batch.keys() == expected.keys()
+    for name, value in expected.items():
+        if isinstance(value, torch.Tensor):
+            assert batch[name].dtype == value.dtype, name
+            assert torch.equal(batch[name], value), name
+        else:
+            assert batch[name] == value
+
+
+def test_a_filler_row_of_one_token_is_one_document_of_one_token():
+    meta = SampleMeta((0, 0, 0), 0, 0, tags={"_packing_metadata": {"padding_length": 3}})
+    record = SampleRecord(meta, {"input_ids": [5, 0, 0, 0], "positions": [0, 0, 1, 2]})
+    batch = convert_text_batch(SampleBatch([record]), METADATA)
+    assert batch["cu_seqlens"].tolist() == [[0, 1]]
+    assert batch["packed_token_indices"].tolist() == [[0, -1, -1]]
+
+
+@settings(deadline=None, max_examples=40)
 @given(
     lengths=st.lists(st.integers(1, 14), min_size=3, max_size=12),
     row=st.integers(4, 20),

@@ -80,24 +80,22 @@ def convert_text_batch(
     if not len(rows):
         raise ConfigError("the batch has no rows, expected at least one")
     shape = (len(rows), max(rows.row_length - 1, 0))
-    fields = {
-        name: torch.empty(shape, dtype=torch.int64)
-        for name in ("input_ids", "labels", "position_ids", "document_ids")
-    }
+    names = {"input_ids": "input_ids", "labels": "labels", "document_ids": "document_ids"}
+    if not allow_cross_document_attention:  # else they count through the row
+        names["position_ids"] = "positions"
+    fields = {name: torch.empty(shape, dtype=torch.int64) for name in names}
     fields["padding_mask"] = torch.empty(shape, dtype=torch.bool)
     sample_batch.collate(
         rows,
         shift=True,
         ignore_index=ignore_index,
         mask_segment_starts=mask_segment_starts,
-        input_ids=fields["input_ids"].numpy(),
-        labels=fields["labels"].numpy(),
-        positions=fields["position_ids"].numpy(),
-        document_ids=fields["document_ids"].numpy(),
         padding_mask=fields["padding_mask"].numpy(),
+        **{name: fields[field].numpy() for field, name in names.items()},
     )
     return adapt_collated(
         fields,
+        rows,
         packing_contract=packing_contract,
         allow_cross_document_attention=allow_cross_document_attention,
         output_format=output_format,
