@@ -417,6 +417,30 @@ def test_sizes_of_a_changed_state_keep_to_the_budget() -> None:
     assert grown - fresh <= 16 * 3 + 2 * 64
 
 
+@pytest.mark.parametrize("on_change", ["refuse", "adopt", ["content"]])
+def test_flipping_any_bit_is_refused_whatever_may_change(on_change: Any) -> None:
+    stream = pipeline({"a": 1, "b": 1, "c": 1}, on_change="adopt")
+    stream.restore(state_after(pipeline({"a": 2, "b": 1}), 25))
+    state = stream.checkpoint()["state"]
+    target = pipeline({"a": 1, "b": 1, "c": 1}, on_change=on_change)
+    target.restore(state)
+    before = target.local_state()
+    for bit in range(8 * len(state)):
+        damaged = bytearray(state)
+        damaged[bit // 8] ^= 1 << bit % 8
+        with pytest.raises(StateError):
+            target.restore(bytes(damaged))
+    assert target.local_state() == before
+
+
+def test_validating_a_changed_run_expects_nothing_of_a_source_that_was_taken_out() -> None:
+    stream = pipeline({"a": 1, "b": 1}, on_change="adopt")
+    stream.restore(state_after(pipeline({"a": 1, "b": 1, "c": 1}), 10))
+    assert "c" in {one.name for one in stream.ws.datasets}
+    assert stream.validate().errors == ()
+    assert "c: 0/2**32" in stream.explain()
+
+
 @pytest.mark.parametrize(
     ("value", "error", "message"),
     [

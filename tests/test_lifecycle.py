@@ -10,6 +10,7 @@ import pytest
 import torch
 
 import zephon
+from zephon import state as state_format
 from zephon.errors import LifecycleError
 from zephon.loader import ZephonDataLoader
 
@@ -329,6 +330,12 @@ def test_counters_start_anew_with_each_loader_and_are_no_part_of_the_state() -> 
     with rest:
         next(rest)
         assert dict(rest.component_tokens) == {"a": 9}
+
+
+def test_what_a_rank_knows_for_itself_is_the_state_if_it_is_the_only_one() -> None:
+    with iterating() as loader:
+        assert state_format.local_state(loader) == loader.state_dict()["zephon"]
+        assert state_format.merge([loader.local_state()]) == loader.state_dict()["zephon"]
 
 
 def test_flipping_any_bit_of_a_saved_state_is_refused_by_the_loader() -> None:

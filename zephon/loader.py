@@ -222,6 +222,14 @@ class ZephonDataLoader(Iterator["TrainingBatch"]):
             return {STATE_KEY: self._restored_checkpoint}
         return {STATE_KEY: self._pipeline.checkpoint()["state"]}
 
+    def local_state(self) -> bytes:
+        """What this rank knows of the state, with no communication.
+
+        :func:`zephon.state.merge` makes the state of the run from those of all ranks, should they
+        be unable to meet.
+        """
+        return self._pipeline.local_state()
+
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
         """Continue from a state; nothing is read before the next batch is asked for.
 
