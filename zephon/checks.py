@@ -191,8 +191,8 @@ def _lengths(subject: Subject) -> Iterator[Issue]:
     if subject.lengths is None:
         return
     pack = subject.description.packing()
-    for one in subject.lengths:
-        if one.mean == 0:
+    for one, weight in zip(subject.lengths, subject.work.weights, strict=True):
+        if one.mean == 0 and weight:  # of a source that was taken out nothing is expected
             left_out = f" or longer than {pack.max_length} tokens" if pack.drops_oversized else ""
             yield Issue(
                 "error" if one.exact else "warning",

@@ -65,8 +65,9 @@ class LanePlan:
         """Draws in which every source has come by, the rarest too, as often as it has documents."""
         total = sum(self.work.weights)
         return 1000 + max(
-            2 * dataset.total() * total // max(weight, 1)
+            2 * dataset.total() * total // weight
             for dataset, weight in zip(self.work.datasets, self.work.weights, strict=True)
+            if weight  # 0: a source that was taken out and is there for former draws
         )
 
 
