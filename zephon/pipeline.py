@@ -16,7 +16,7 @@ from zephon.estimate import estimate_steps
 from zephon.explain import explain
 from zephon.ops.pack import PackOptions
 from zephon.options import check_int
-from zephon.runtime.exchange import Exchange, open_exchange
+from zephon.runtime.exchange import Exchange, MissingRanksError, open_exchange
 from zephon.runtime.lengths import document_lengths
 from zephon.runtime.position import Position
 from zephon.runtime.stream import Stream
@@ -253,7 +253,11 @@ class Pipeline(Stages):
             local = error
         if self._exchange is None:
             self._exchange = open_exchange(self._said.options, "state")
-        return state_format.gather(local, self._exchange)
+        try:
+            return state_format.gather(local, self._exchange)
+        except MissingRanksError:
+            self._exchange = None  # whoever tries again meets anew
+            raise
 
     def _here(self) -> Position:
         return self._position or Position.start(self._said.options.lanes)
