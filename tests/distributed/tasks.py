@@ -7,6 +7,7 @@ the test, and returns what the test wants to know, as JSON values.
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import signal
 import sys
@@ -24,7 +25,6 @@ import torch
 import torch.distributed as dist
 
 import zephon
-from zephon import state as state_format
 from zephon.errors import ZephonError
 from zephon.loader import ZephonDataLoader, convert_text_batch
 from zephon.runtime.exchange import DirectoryExchange, GroupExchange, StoreExchange
@@ -33,8 +33,10 @@ from zephon.types import SampleBatch
 Settings = dict[str, Any]
 
 
-def initialise(folder: Path, rank: int, size: int, backend: str = "gloo") -> None:
-    dist.init_process_group(
+def initialise(folder: Path | None, rank: int, size: int, backend: str = "gloo") -> None:
+    if folder is None:  # started by torchrun
+        return dist.init_process_group(backend)
+    return dist.init_process_group(
         backend,
         store=dist.FileStore(str(folder / "rendezvous"), size),
         rank=rank,
@@ -44,7 +46,7 @@ def initialise(folder: Path, rank: int, size: int, backend: str = "gloo") -> Non
 
 
 @contextmanager
-def group(folder: Path, rank: int, size: int, backend: str = "gloo") -> Iterator[None]:
+def group(folder: Path | None, rank: int, size: int, backend: str = "gloo") -> Iterator[None]:
     initialise(folder, rank, size, backend)
     yield
     # None leaves before all are done; an error leaves at once, as in a trainer.
@@ -125,7 +127,7 @@ class Seen:
 # --- a run without faults -------------------------------------------------------------------
 
 
-def stream(folder: Path, rank: int, size: int, settings: Settings) -> Any:
+def stream(folder: Path | None, rank: int, size: int, settings: Settings) -> Any:
     """Some steps from a state on, and the state behind them."""
     with group(folder, rank, size):
         seen = Seen(rank, size, settings)
@@ -146,7 +148,9 @@ def generations(folder: Path, rank: int, size: int, settings: Settings) -> Any:
                 told["state"] = results[change["from"]]["state"]
             results.append(stream(turn_folder, rank, change["size"], told))
             if rank == 0:
-                (turn_folder / "state").write_text(results[-1]["state"])
+                _written(turn_folder / "partial", results[-1]["state"]).rename(
+                    turn_folder / "state"
+                )
         else:
             await_file(turn_folder / "state")
             results.append({"seen": None, "state": (turn_folder / "state").read_text()})
@@ -173,11 +177,15 @@ def saving(folder: Path, rank: int, size: int, settings: Settings) -> Any:
     victim, fault = rank == settings["victim"], settings["fault"]
     settings = {**settings, "seed": 1} if victim and fault == "other stream" else settings
     settings = {**settings, "batch": 3} if victim and fault == "uneven" else settings
+    if fault == "indivisible":
+        return told(lambda: pipeline(rank, size, settings))
     seen = Seen(rank, size, settings)
     seen.take(2 if victim and fault == "behind" else 3)
+    if settings.get("before"):  # they have saved before, all well
+        seen.state()
     if victim and fault == "raises":
         raise RuntimeError("out of memory")
-    if victim and fault == "lost and alive":
+    if victim and fault == "stuck":
         await_file(folder / "over")
         return None
     if victim and fault == "local error":
@@ -186,17 +194,14 @@ def saving(folder: Path, rank: int, size: int, settings: Settings) -> Any:
             raise OSError("stale file handle")
 
         seen.loader._pipeline.local_state = fail  # type: ignore[method-assign]
-    if settings.get("together"):
-        seen.state()
     if fault == "killed":  # while it waits in the exchange for rank 0, which is late
         if victim:
             (folder / "saving").touch()
         elif rank == 0:
             await_file(folder / "killed")
     result = told(seen.state)
-    with suppress(FileExistsError):
-        (folder / f"done-{rank}").touch()
-    if settings.get("wait"):  # for those that must not see this process go away
+    (folder / f"done-{rank}").touch()
+    if fault == "stuck":  # nobody may see this process go away
         await_file(folder / "over")
     return result
 
@@ -219,7 +224,36 @@ def load(folder: Path, rank: int, size: int, settings: Settings) -> Any:
     """Loading a state takes no part in any exchange: it fails at once, where it fails."""
     initialise(folder, rank, size)
     states = settings.pop("states")
-    return told(lambda: bool(Seen(rank, size, {**settings, "state": states[rank]})))
+    return told(lambda: Seen(rank, size, {**settings, "state": states[rank]}) and "loaded")
+
+
+def misuse(folder: Path, rank: int, size: int, settings: Settings) -> Any:
+    """States at every stage of a loader's life, and loads where none is allowed."""
+    with group(folder, rank, size):
+        seen = Seen(rank, size, settings)
+        found = {"fresh": seen.state(), "fresh pipeline": _checkpoint(seen)}
+        seen.take(1)
+        found["iterating"] = seen.state()
+        state = {"zephon": bytes.fromhex(found["iterating"])}
+        found["load while iterating"] = told(lambda: seen.loader.load_state_dict(state))[0]
+        found["restore while iterating"] = told(lambda: seen.loader._pipeline.restore(state))[0]
+        if settings["policy"] == "redistribute":
+            seen.take(10**6)
+            found["exhausted"] = seen.state()
+            found["after exhaustion"] = next(seen.loader, None)
+        seen.loader.close()
+        found["closed"] = seen.state()
+        found["load when closed"] = told(lambda: seen.loader.load_state_dict(state))[0]
+        other = Seen(rank, size, {**settings, "state": found["iterating"]})
+        found["restored"] = other.state()
+        other.loader.load_state_dict({"zephon": bytes.fromhex(found["closed"])})
+        found["restored again"] = other.state()
+        found["empty load"] = told(lambda: other.loader.load_state_dict({"zephon": b""}))[0]
+        return found
+
+
+def _checkpoint(seen: Seen) -> str:
+    return str(seen.loader._pipeline.checkpoint()["state"].hex())
 
 
 def other_backend(folder: Path, rank: int, size: int, settings: Settings) -> Any:
@@ -432,9 +466,13 @@ def leftovers(folder: Path, rank: int, size: int, settings: Settings) -> Any:
     return found
 
 
-def merge_parts(parts: list[str]) -> str:
-    return state_format.merge([bytes.fromhex(part) for part in parts]).hex()
+def main() -> None:
+    """Started by torchrun: the task, the folder for results and the settings are arguments."""
+    task, folder, settings = sys.argv[1], Path(sys.argv[2]), json.loads(sys.argv[3])
+    rank, size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+    result = globals()[task](None, rank, size, settings)
+    (folder / f"{rank}.json").write_text(json.dumps(result))
 
 
 if __name__ == "__main__":
-    sys.exit("run by zygote.py")
+    main()

@@ -7,11 +7,13 @@ that have ended by then, negative for a signal.
 
 A rank runs ``tasks.<task>(folder, rank, size, settings)``, writes what that
 returns to ``result-<rank>.json`` in the folder and what it prints to
-``out-<rank>.txt``, and ends as processes do, by an exception with code 1.
+``out-<rank>.txt``, and ends with code 1 by an exception. With the setting
+``finalise`` it ends as processes do; else at once, which saves most of the time.
 """
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import signal
@@ -27,6 +29,7 @@ EXITS: dict[int, int] = {}
 
 
 def main() -> None:
+    gc.freeze()  # the children do not look through what is there already
     for line in sys.stdin:
         asked = json.loads(line)
         if "wait" in asked:
@@ -53,10 +56,19 @@ def run(asked: dict[str, Any], rank: int) -> None:
         result = getattr(tasks, asked["task"])(folder, rank, asked["size"], asked["settings"])
     except Exception:
         traceback.print_exc()
-        sys.exit(1)
+        leave(asked, 1)
     partial = folder / f"result-{rank}.partial"
     partial.write_text(json.dumps(result))
     partial.replace(folder / f"result-{rank}.json")
+    leave(asked, 0)
+
+
+def leave(asked: dict[str, Any], code: int) -> None:
+    sys.stdout.flush()
+    sys.stderr.flush()
+    if not asked["settings"].get("finalise"):
+        os._exit(code)
+    sys.exit(code)
 
 
 def wait(ids: list[int], seconds: float) -> dict[int, int]:

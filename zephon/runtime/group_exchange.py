@@ -7,7 +7,7 @@ import json
 import os
 import threading
 import time
-from collections import Counter
+import weakref
 from collections.abc import Callable
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
@@ -40,7 +40,7 @@ _LOOK = 0.25
 _ROLL = 2.0
 """Seconds that ranks have to answer it."""
 
-_made: Counter[str] = Counter()
+_made: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
 _making = threading.Lock()
 
 
@@ -88,9 +88,8 @@ class GroupExchange(Exchange):
         self._waits = False  # a collective whose end nobody wanted to see
         self._process = os.getpid()
         with _making:  # torch numbers new groups, and so do we
-            name = around.group_name
-            _made[name] += 1
-            prefix = f"zephon/{name}/{_made[name]}"
+            _made[around] = number = _made.get(around, 0) + 1
+            prefix = f"zephon/{around.group_name}/{number}"
             store = around.get_group_store()
             self._store = dist.PrefixStore(prefix, store)  # type: ignore[attr-defined]
             self._group = self._make(dist.get_process_group_ranks(around))
@@ -152,9 +151,10 @@ class GroupExchange(Exchange):
 
         row = torch.zeros(width, dtype=torch.uint8)
         row.numpy()[: len(mine)] = np.frombuffer(mine, dtype=np.uint8)
-        table = torch.empty(self.size * width, dtype=torch.uint8)
-        self._run(lambda: dist.all_gather_into_tensor(table, row, group=self._group, async_op=True))
-        return table.numpy().reshape(self.size, width)
+        table = torch.empty(self.size, width, dtype=torch.uint8)
+        rows = list(table.unbind())
+        self._run(lambda: dist.all_gather(rows, row, group=self._group, async_op=True))
+        return table.numpy()
 
     def _run(self, collective: Callable[[], dist.Work | None]) -> None:
         """Run a collective; one rank's failure, or time that is up, ends it on all ranks."""
