@@ -76,7 +76,7 @@ def test_a_rank_that_raises_before_a_later_save_is_named_at_once(launch: Any, vi
 def test_a_rank_that_is_stuck_is_named_after_the_timeout(
     launch: Any, tmp_path: Path, how: str
 ) -> None:
-    settings = {"timeout": 4, "before": True, "finalise": True, **way(how, tmp_path)}
+    settings = {"timeout": 4, "lanes": 3, "before": True, "finalise": True, **way(how, tmp_path)}
     run = launch("saving", 3, victim=1, fault="stuck", **settings)
     for rank in (0, 2):
         run.await_file(f"done-{rank}")
@@ -111,13 +111,13 @@ def test_a_rank_killed_while_it_saves_is_an_error_on_all_others_or_a_correct_sta
 
 
 def test_after_a_rank_came_too_late_all_may_try_again(launch: Any) -> None:
-    run = launch("again", 3, timeout=2)
+    run = launch("again", 3, timeout=2, lanes=3)
     for rank in (0, 2):
         run.await_file(f"tried-{rank}")
     (run.folder / "late").touch()
     results = run.results()
     assert all(first.startswith("MissingRanksError: ranks 1 of 3") for (first, _), _ in results)
-    assert {second for _, (second, _) in results} == {state_of_one(launch, 9)}
+    assert {second for _, (second, _) in results} == {state_of_one(launch, 9, lanes=3)}
 
 
 def test_micro_batches_of_uneven_size_make_a_state_that_loses_and_repeats_nothing(

@@ -21,7 +21,7 @@ def test_two_loaders_save_at_once_while_the_trainer_reduces(
     first, *others = launch("two_loaders", 3, lanes=3, **settings).results()
     assert all(other == first for other in others)
     total, states = first
-    assert total == 1.0
+    assert total == 50.0  # nothing of ours was mixed into it
     assert len(set(states["0"])) == len(set(states["1"])) == 5
     assert not set(states["0"]) & set(states["1"])
 

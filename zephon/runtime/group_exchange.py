@@ -124,10 +124,12 @@ class GroupExchange(Exchange):
         """Close the group's connections, unless a collective still waits in it."""
         import torch.distributed as dist
 
-        if self._failed is None and not self._waits and self._process == os.getpid():
+        usable = self._group is not None and self._failed is None and not self._waits
+        if usable and self._process == os.getpid():
             # The trainer may have destroyed all groups before.
             with contextlib.suppress(ValueError, AssertionError, RuntimeError):
                 dist.destroy_process_group(self._group)
+            self._group = None  # it was closed by the last reference only
 
     def _make(self, ranks: list[int]) -> Any:
         import torch.distributed as dist
