@@ -392,17 +392,20 @@ def save_in_handler(folder: Path, rank: int, size: int, settings: Settings) -> A
         states.append(seen.loader._pipeline.local_state().hex())
 
     signal.signal(signal.SIGUSR1, handler)
-    threading.Thread(target=_bother, args=(settings["signals"],), daemon=True).start()
+    enough = threading.Event()
+    bothers = threading.Thread(target=_bother, args=(enough,))
+    bothers.start()
     while len(states) < settings["signals"]:
         seen.take(1)
+    enough.set()
+    bothers.join()
     seen.take(5)
     seen.loader.close()
     return {"seen": seen.batches, "states": states}
 
 
-def _bother(signals: int) -> None:
-    for _ in range(signals):
-        time.sleep(0.003)
+def _bother(enough: threading.Event) -> None:
+    while not enough.wait(0.003):
         os.kill(os.getpid(), signal.SIGUSR1)
 
 
