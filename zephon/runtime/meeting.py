@@ -34,8 +34,8 @@ def too_late(ranks: list[int], size: int, timeout: float) -> MissingRanksError:
     return MissingRanksError(
         ranks,
         size,
-        f"did not take part within {timeout:g} s: every rank must save its state behind the same "
-        "step. Has one of them failed, or is it at another step?",
+        f"did not take part within {timeout:g} s: all ranks must save, and end a pass, behind the "
+        "same step. Has one of them failed, or is it at another step?",
     )
 
 
