@@ -306,6 +306,27 @@ def two_loaders(folder: Path, rank: int, size: int, settings: Settings) -> Any:
         return [total.item(), states]
 
 
+def timed(folder: Path, rank: int, size: int, settings: Settings) -> Any:
+    """Seconds of some saves, and the collectives that each of them took."""
+    calls = 0
+    all_gather = dist.all_gather
+
+    def counted(*args: Any, **options: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        return all_gather(*args, **options)
+
+    with group(folder, rank, size):
+        seen = Seen(rank, size, settings)
+        seen.take(1)
+        seen.state()
+        dist.all_gather = counted
+        seconds = [told(seen.state)[1] for _ in range(21)]
+        dist.all_gather = all_gather
+        seen.loader.close()
+        return [sorted(seconds)[10], calls / len(seconds)]
+
+
 def many_passes(folder: Path, rank: int, size: int, settings: Settings) -> Any:
     """A validation loader made anew for each evaluation leaves no connections behind."""
     with group(folder, rank, size):

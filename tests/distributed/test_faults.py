@@ -51,7 +51,7 @@ def test_what_is_wrong_on_one_rank_is_an_error_on_all(
 def test_a_rank_that_raises_before_its_first_save_is_named(
     launch: Any, tmp_path: Path, how: str
 ) -> None:
-    settings = {"timeout": 3, "finalise": True, **way(how, tmp_path)}
+    settings = {"timeout": 3, "finalise": how == "group", **way(how, tmp_path)}
     run = launch("saving", 4, victim=2, fault="raises", **settings)
     assert run.codes() == [0, 0, 1, 0]
     for rank in (0, 1, 3):
@@ -76,7 +76,13 @@ def test_a_rank_that_raises_before_a_later_save_is_named_at_once(launch: Any, vi
 def test_a_rank_that_is_stuck_is_named_after_the_timeout(
     launch: Any, tmp_path: Path, how: str
 ) -> None:
-    settings = {"timeout": 4, "lanes": 3, "before": True, "finalise": True, **way(how, tmp_path)}
+    settings = {
+        "timeout": 4,
+        "lanes": 3,
+        "before": True,
+        "finalise": how == "group",
+        **way(how, tmp_path),
+    }
     run = launch("saving", 3, victim=1, fault="stuck", **settings)
     for rank in (0, 2):
         run.await_file(f"done-{rank}")
@@ -92,7 +98,7 @@ def test_a_rank_that_is_stuck_is_named_after_the_timeout(
 def test_a_rank_killed_while_it_saves_is_an_error_on_all_others_or_a_correct_state(
     launch: Any, tmp_path: Path, how: str
 ) -> None:
-    settings = {"before": True, "finalise": True, **way(how, tmp_path)}
+    settings = {"before": True, "finalise": how == "group", **way(how, tmp_path)}
     if how == "directory":
         settings["timeout"] = 4
     run = launch("saving", 4, victim=2, fault="killed", **settings)

@@ -29,3 +29,9 @@ def test_two_loaders_save_at_once_while_the_trainer_reduces(
 def test_finite_passes_leave_no_connections_behind(launch: Any) -> None:
     for counts in launch("many_passes", 2, policy="redistribute", lanes=2).results():
         assert counts[-1] <= counts[0] + 2
+
+
+def test_saving_on_8_ranks_takes_one_collective_and_no_noticeable_time(launch: Any) -> None:
+    for seconds, collectives in launch("timed", 8).results():
+        assert collectives == 1
+        assert seconds < 0.5  # ten times what benchmarks/gather.py may show
