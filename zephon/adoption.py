@@ -199,7 +199,7 @@ def _past_gone(
 ) -> LaneCursor:
     """Behind the document that is open, if it is of a source that is gone."""
     documents = cursor.documents
-    if not documents.token:
+    if not (documents.token or documents.child):
         return cursor
     source = int(former.lane(lane, lanes).draws(documents.draw, 1).sources[0])
     name = former.datasets[source].name

@@ -19,7 +19,7 @@ from zephon.explain import explain
 from zephon.ops.pack import PackOptions
 from zephon.options import StreamOptions, check_int
 from zephon.runtime.documents import DocumentReader
-from zephon.runtime.exchange import Exchange, open_exchange
+from zephon.runtime.exchange import Exchange, MissingRanksError, open_exchange
 from zephon.runtime.lengths import document_lengths
 from zephon.runtime.metrics import BATCH, Metrics, PipelineSummary
 from zephon.runtime.position import Position
@@ -333,7 +333,11 @@ class Pipeline(Stages):
             local = error
         if self._exchange is None:
             self._exchange = open_exchange(self._said.options, "state")
-        return state_format.gather(local, self._exchange)
+        try:
+            return state_format.gather(local, self._exchange)
+        except MissingRanksError:
+            self._exchange = None  # whoever tries again meets anew
+            raise
 
     def _here(self) -> Position:
         return self._position or Position.start(self._said.options.lanes)
