@@ -240,6 +240,7 @@ def test_plain_and_compressed_corpora_are_one_stream(
         (zstandard.compress(b'{"a":1}\n') + b"junk", "4 bytes behind its last zstandard frame"),
         (zstandard.compress(b"\n" * 99)[:-2] + b"\7\7", "is damaged zstandard|is truncated zst"),
     ],
+    ids=map(str, range(10)),  # what gzip writes has the time in it
 )
 def test_damage_of_the_container_is_told_by_file_record_and_byte(
     content: bytes, message: str, tmp_path: Path
