@@ -100,11 +100,16 @@ def take(stream: zephon.Pipeline, count: int, text: bool) -> list[dict[str, Any]
         arrays = {name: value.tolist() for name, value in got.items() if hasattr(value, "tolist")}
         documents = [
             [{key: one[key] for key in ("url", "score")} for one in record.meta.tags["documents"]]
-            for record in batch.records
+            for record in (batch.records if len(out) < 2 else ())
         ]
         out.append(arrays | {"documents": documents})
     stream.close()
     return out
+
+
+def _data(batches: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Without what is looked at in the first batches only."""
+    return [{k: v for k, v in batch.items() if k != "documents"} for batch in batches]
 
 
 ORDERS: dict[str, dict[str, Any]] = {
@@ -122,14 +127,14 @@ def test_every_format_gives_the_same_stream(
 ) -> None:
     shards = corpus(1, 3, text)
     tokenizer = tokenizer_folder if text else None
-    memory = take(pipeline(write(tmp_path, "memory", shards), tokenizer, **ORDERS[order]), 10, text)
-    assert len(memory) == 10
+    memory = take(pipeline(write(tmp_path, "memory", shards), tokenizer, **ORDERS[order]), 6, text)
+    assert len(memory) == 6
     for kind in FORMATS if text else FORMATS[:-1]:  # token ids of JSONL are not read
         dataset = write(tmp_path, kind, shards)
         for ahead, limit in ((0, 1 << 29), (64, 1)):
             decoded.UNITS.set_limit(limit)
             stream = pipeline(dataset, tokenizer, ahead=ahead, **ORDERS[order])
-            assert take(stream, 10, text) == memory, (kind, ahead, limit)
+            assert take(stream, 6, text) == memory, (kind, ahead, limit)
 
 
 @pytest.mark.parametrize("text", [True, False], ids=["text", "tokens"])
@@ -142,18 +147,18 @@ def test_a_stop_inside_a_row_group_goes_on_on_one_or_two_ranks(
     dataset = write(tmp_path, kind, corpus(2, 3, text))
     options: dict[str, Any] = {"algorithm": algorithm, "shuffle_block_size": "auto"}
     whole = take(pipeline(dataset, tokenizer, **options), 16, text)
-    for stop in (1, 4, 7):
+    for stop in (1, 6):
         first = pipeline(dataset, tokenizer, ahead=64, **options)
         assert len(list(islice(iter(first), stop))) == stop
         state = first.checkpoint()
         first.close()
         again = pipeline(write(tmp_path, kind, corpus(2, 3, text)), tokenizer, **options)
         again.restore(state)
-        assert take(again, 16 - stop, text) == whole[stop:]
+        assert _data(take(again, 16 - stop, text)) == _data(whole[stop:])
         ranks = [pipeline(dataset, tokenizer, rank=r, ranks=2, **options) for r in (0, 1)]
         for rank, one in enumerate(ranks):
             one.restore(state)
-            assert take(one, 4, text) == whole[stop + rank :: 2][:4]
+            assert _data(take(one, 4, text)) == _data(whole[stop + rank :: 2][:4])
 
 
 def test_rows_that_changed_under_the_same_name_are_noticed_on_resume(tmp_path: Path) -> None:

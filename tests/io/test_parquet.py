@@ -179,7 +179,7 @@ def test_lists_of_every_integer_type_are_tokens_in_arrows_own_memory(
     assert isinstance(documents, TokenDocuments)
     assert [documents.tokens(i).tolist() for i in (0, 1)] == [[7], [1, 2, 100]]
     (buffer,) = documents.buffers
-    assert buffer.dtype == value.to_pandas_dtype()
+    assert buffer.dtype == str(value)
     assert not buffer.flags.owndata
 
 
@@ -480,3 +480,10 @@ def test_reading_without_prefetching_starts_no_thread(tmp_path: Path) -> None:
     before = count()
     assert len(batches(dataset, None, 0)) == 63
     assert count() == before
+
+
+def test_conversations_are_lists_of_structs(tmp_path: Path) -> None:
+    turns = [[{"role": "user", "content": "hi"}, {"role": "assistant", "content": "ho"}], []]
+    dataset = Dataset.from_path("d", write(tmp_path / "c.parquet", messages=turns))
+    assert values(dataset, "messages") == turns
+    assert dataset.gives_text

@@ -12,6 +12,14 @@ from numpy.typing import NDArray
 
 from zephon.errors import DataError
 
+_DTYPES = {
+    pa.from_numpy_dtype(name): np.dtype(name)
+    for name in (
+        *("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"),
+        *("float16", "float32", "float64"),
+    )
+}
+
 
 @dataclass(frozen=True, slots=True)
 class ListRuns:
@@ -125,9 +133,9 @@ def _runs(array: pa.Array) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
 def _flat(values: pa.Array) -> NDArray[Any]:
     """Numbers as an array; bools, which Arrow keeps as bits, are copied."""
     kind = values.type
-    if kinds.is_boolean(kind) or not (kinds.is_integer(kind) or kinds.is_floating(kind)):
+    dtype = _DTYPES.get(kind)
+    if dtype is None:
         return np.asarray(values.to_numpy(zero_copy_only=False))
-    dtype = np.dtype(kind.to_pandas_dtype())
     buffer = values.buffers()[1]
     if buffer is None or len(values) == 0:
         return np.empty(0, dtype=dtype)

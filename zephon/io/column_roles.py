@@ -156,6 +156,9 @@ def _has_text(kind: pa.DataType) -> bool:
     kind = logical(kind)
     if kinds.is_struct(kind):
         return any(_has_text(kind.field(i).type) for i in range(kind.num_fields))
+    if is_list(kind):  # of structs: conversations
+        value = logical(kind.value_type)
+        return bool(kinds.is_struct(value)) and _has_text(value)
     return is_text(kind)
 
 
