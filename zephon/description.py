@@ -113,7 +113,9 @@ class Description:
         return with_python(found)
 
     def reading(self) -> PrefetchOptions:
-        """How far and with how many threads documents are read ahead."""
+        """How far and with how many threads or processes documents are read ahead."""
+        if self.options.runner == "inline":
+            return replace(self.prefetch, buffer_size=0)
         if self.fetch_threads is None:
             return self.prefetch
         asked = max(self.fetch_threads, self.prefetch.parallelism or 1)

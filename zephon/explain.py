@@ -72,7 +72,8 @@ def _stages(description: Description) -> Iterator[str]:
     yield from (f"{function}: each batch" for function in description.batch_functions)
     prefetch = description.reading()
     threads = prefetch.threads if prefetch.buffer_size else 0
-    yield f"prefetch   {_said(prefetch)}: {threads} threads read and tokenize"
+    who = "processes" if description.options.runner == "process" else "threads"
+    yield f"prefetch   {_said(prefetch)}: {threads} {who} read and tokenize"
     yield f"options    {_said(description.options)}"
 
 

@@ -520,6 +520,8 @@ def test_a_pipeline_explains_and_checks_its_operators() -> None:
         "max_batch=7: how many are read at a time follows from prefetch(...)",
     ):
         assert line in text
+    assert "3 processes read and tok" in stream.options(runner="process").explain()
+    assert ": 0 threads read and tok" in stream.options(runner="inline").explain()
     assert stream.validate().ok
     broken = start(numbered(9)).map_transform(functions.fail_always).pack_flat(4).batch(1)
     report = broken.validate()

@@ -48,7 +48,7 @@ class LanePlan:
     @property
     def ahead(self) -> bool:
         """Whether anything is done before it is asked for."""
-        return self.prefetch.buffer_size > 0 and self.runner != "inline"
+        return self.prefetch.buffer_size > 0
 
     @cached_property
     def reader(self) -> DocumentReader:
