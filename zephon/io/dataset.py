@@ -72,7 +72,8 @@ class Dataset:
         path : str, PathLike or a sequence of them
             Where the files are. All must be of one format.
         fmt : str, optional
-            Name of the format; found out from suffix and content if not given.
+            Name of a format: ``"jsonl"``, ``"bin"``, ``"parquet"``, ``"arrow"`` or one that an
+            installed package adds; found out from content and suffix if not given.
         io_options : StoreOptions, CacheOptions, mapping, size or folder, optional
             What is kept of the data, and where; see :class:`zephon.io.CacheOptions`.
 
@@ -90,7 +91,7 @@ class Dataset:
         shards: Sequence[Shard]
         with in_force(options):
             if urls:
-                kind, files, shards = open_remote(name, urls, known_formats(name, fmt), options)
+                kind, files, shards = open_remote(name, urls, known_formats(name, fmt)[0], options)
             else:
                 kind, paths = resolve(name, path, fmt)
                 files = [str(file) for file in paths]
@@ -189,6 +190,46 @@ class Dataset:
     def unit_documents(self) -> int:
         """Documents that are decoded together at most to read one."""
         return max(shard.unit_documents for shard in self._shards)
+
+    def units(self) -> NDArray[np.int64] | None:
+        """First document of each run that is decoded together, int64 ``[units]``.
+
+        None if all documents of all shards can be read alone.
+        """
+        parts = [shard.units() for shard in self._shards]
+        if all(part is None for part in parts):
+            return None
+        first = self._ends - self._counts
+        # A shard without units is one: what it costs to begin anywhere in it is nothing.
+        some = [
+            np.zeros(min(count, 1), dtype=np.int64) if part is None else part
+            for part, count in zip(parts, self._counts.tolist(), strict=True)
+        ]
+        return np.concatenate([part + start for part, start in zip(some, first, strict=True)])
+
+    def decode(self, rows: NDArray[np.int64]) -> None:
+        """Have what ``rows`` lie in decoded, for a :meth:`read` that comes soon."""
+        shard_of = np.searchsorted(self._ends, rows, side="right")
+        for shard in np.unique(shard_of).tolist():
+            first = self._ends[shard] - self._counts[shard]
+            self._shards[shard].decode(rows[shard_of == shard] - first)
+
+    @property
+    def gives_text(self) -> bool:
+        """Whether documents are text without a doubt, so that a pipeline has to tokenize them."""
+        return self.format == "jsonl" or any(shard.gives_text for shard in self._shards)
+
+    def as_text(self, field: str) -> Dataset:
+        """What reads these documents for a pipeline that tokenizes ``field``."""
+        shards = [shard.as_text(field) for shard in self._shards]
+        if all(new is old for new, old in zip(shards, self._shards, strict=True)):
+            return self
+        return Dataset(self.name, self.format, shards)
+
+    def fields(self, row: int) -> Mapping[str, Any]:
+        """Fields of document ``row`` beside its tokens that do not go along with them."""
+        shard, local = self.sample_id(row)
+        return self._shards[shard].fields(local)
 
     def sample_id(self, row: int) -> tuple[int, int]:
         """Shard and number inside it of document ``row``."""

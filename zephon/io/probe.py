@@ -38,11 +38,6 @@ _MAGIC = (
 )
 
 
-def format_of(head: bytes) -> str | None:
-    """The format that the first bytes of a file name beyond doubt; None if they do not."""
-    return next((name for magic, name, _ in _MAGIC if head.startswith(magic)), None)
-
-
 def other_format(head: bytes) -> str:
     """What a file that was taken for text is by its first bytes; empty if nothing speaks up."""
     for magic, name, title in _MAGIC:

@@ -10,7 +10,6 @@ from zephon.errors import DataError
 from zephon.io.object_store import ObjectStore, RemoteObject
 from zephon.io.options import StoreOptions
 from zephon.io.parallel import in_order
-from zephon.io.probe import format_of
 from zephon.io.remote import RemoteShard, matching
 from zephon.io.shard import Format
 
@@ -88,7 +87,7 @@ def _kind(name: str, one: RemoteObject, store: ObjectStore, wanted: Sequence[For
             return fmt
     head = store.read(one, 0, min(one.size, _HEAD))
     for fmt in wanted:
-        if fmt.name == format_of(head) or fmt.recognises(Path(one.url), head):
+        if head.startswith(fmt.signatures) or fmt.recognises(Path(one.url), head):
             return fmt
     kinds = ", ".join(f"{fmt.name} ({', '.join(fmt.suffixes)})" for fmt in wanted)
     raise DataError(
