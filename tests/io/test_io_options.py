@@ -8,7 +8,7 @@ import pytest
 
 import zephon
 from zephon.errors import ConfigError, ConfigTypeError
-from zephon.io import CacheOptions, Dataset, InMemoryShard, StoreOptions
+from zephon.io import CacheOptions, Dataset, InMemoryShard, StoreOptions, decoded
 from zephon.io.unit_cache import UNITS
 
 
@@ -87,16 +87,17 @@ def test_wrong_options_say_what_is_expected(make: Any, message: str) -> None:
 def test_a_pipeline_takes_them_and_its_datasets_follow() -> None:
     dataset = Dataset.from_dict("d", {0: InMemoryShard([{"tokens": [1, 2]}])})
     pipeline = zephon.Pipeline(zephon.StaticMixtureWorkSource([dataset], {"d": 1.0}))
-    before = UNITS.limit
+    before, columns = UNITS.limit, decoded.UNITS.limit
     try:
         pipeline.options(io_options=CacheOptions(rg_cache_bytes=32 << 20))
-        assert UNITS.limit == 32 << 20
+        assert UNITS.limit == decoded.UNITS.limit == 32 << 20
         pipeline.options(io_options=None, tail="pad")
         assert UNITS.limit == 32 << 20
         with pytest.raises(ConfigTypeError, match=r"1\.5 is no description of a cache"):
             pipeline.options(io_options=1.5)
     finally:
         UNITS.set_limit(before)
+        decoded.UNITS.set_limit(columns)
 
 
 def test_a_dataset_that_is_pickled_keeps_its_options(tmp_path: Path) -> None:

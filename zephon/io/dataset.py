@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from zephon.block import Documents, RecordDocuments, TokenDocuments, interleave
 from zephon.errors import ConfigError, ConfigTypeError
+from zephon.io import decoded
 from zephon.io.memory import InMemoryShard
 from zephon.io.object_store import is_url
 from zephon.io.options import CacheOptions, StoreOptions, in_force
@@ -85,8 +86,7 @@ class Dataset:
             ``fmt`` is unknown or ``path`` is empty.
         """
         options = StoreOptions.from_any(io_options)
-        if options.cache.rg_cache_bytes != CacheOptions.rg_cache_bytes:
-            UNITS.set_limit(options.cache.rg_cache_bytes)
+        _limit_units(options)
         urls = _urls(name, path)
         shards: Sequence[Shard]
         with in_force(options):
@@ -126,7 +126,7 @@ class Dataset:
 
     def use(self, options: StoreOptions) -> None:
         """Keep and fetch data by ``options`` from now on; what is open stays open."""
-        UNITS.set_limit(options.cache.rg_cache_bytes)
+        _limit_units(options)
         for shard in self._shards:
             if isinstance(shard, RemoteShard):
                 shard.use(options)
@@ -247,6 +247,13 @@ class Dataset:
         for shard in self._shards:
             digest.update(shard.digest())
         return digest.digest()
+
+
+def _limit_units(options: StoreOptions) -> None:
+    """Let decoded text and decoded columns take what was asked for, each."""
+    if (limit := options.cache.rg_cache_bytes) != CacheOptions.rg_cache_bytes:
+        UNITS.set_limit(limit)
+        decoded.UNITS.set_limit(limit)
 
 
 def _open_again(
