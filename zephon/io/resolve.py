@@ -10,7 +10,6 @@ from pathlib import Path
 
 from zephon.errors import ConfigError, ConfigTypeError, DataError
 from zephon.io.indexed import IndexedFormat
-from zephon.io.jsonl import compressed
 from zephon.io.registry import FORMATS, added_formats, format_named
 from zephon.io.shard import Format
 
@@ -25,13 +24,7 @@ def resolve(
     A folder is searched through all levels in the order of names; hidden files
     and files of no known kind in it are passed over.
     """
-    wanted = list(FORMATS.values())
-    broken: dict[str, str] = {}
-    if fmt is not None:
-        wanted = [format_named(fmt, f"dataset {name!r}")]
-    else:
-        added, broken = added_formats()
-        wanted += added
+    wanted, broken = known_formats(name, fmt)
     found: dict[Path, Format] = {}
     seen: set[str] = set()  # real paths: a file that is reached in two ways is one file
     for one in _each_path(name, path):
@@ -48,6 +41,14 @@ def resolve(
             "of each, or choose with fmt="
         )
     return next(iter(found.values())), list(found)
+
+
+def known_formats(name: str, fmt: str | None) -> tuple[list[Format], dict[str, str]]:
+    """The format ``fmt``, or all if it is None; and why each that cannot be used cannot."""
+    if fmt is not None:
+        return [format_named(fmt, f"dataset {name!r}")], {}
+    added, broken = added_formats()
+    return [*FORMATS.values(), *added], broken
 
 
 def _each_path(name: str, path: PathLike | Sequence[PathLike]) -> list[Path]:
@@ -148,8 +149,6 @@ def _kind(name: str, file: Path, wanted: list[Format], broken: dict[str, str]) -
     for fmt in wanted:
         if fmt.recognises(file, head):
             return fmt
-    if path_kind := compressed(head):
-        raise DataError(f"dataset {name!r}: {path_kind}", file=file)
     kinds = ", ".join(f"{fmt.name} ({', '.join(fmt.suffixes)})" for fmt in wanted)
     raise DataError(
         f"dataset {name!r}: unknown kind of file (it begins with {head[:8]!r}); "
