@@ -16,7 +16,7 @@ from tokenizers import Tokenizer
 import zephon
 from zephon.block import RecordDocuments, TokenDocuments
 from zephon.errors import ConfigError, DataError
-from zephon.io import Dataset, decoded
+from zephon.io import Dataset, decoded, unit_cache
 from zephon.io import parquet as module
 
 BAD = Path(__file__).parents[1] / "data" / "badfiles"
@@ -487,3 +487,15 @@ def test_conversations_are_lists_of_structs(tmp_path: Path) -> None:
     dataset = Dataset.from_path("d", write(tmp_path / "c.parquet", messages=turns))
     assert values(dataset, "messages") == turns
     assert dataset.gives_text
+
+
+def test_the_memory_for_row_groups_is_an_option_of_the_dataset(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.parquet", tokens=[[1]])
+    try:
+        Dataset.from_path("d", path, io_options={"rg_cache_bytes": 32 << 20})
+        assert decoded.UNITS.limit == 32 << 20
+        Dataset.from_path("d", path)  # says nothing of it
+        assert decoded.UNITS.limit == 32 << 20
+    finally:
+        decoded.UNITS.set_limit(decoded.DEFAULT_LIMIT)
+        unit_cache.UNITS.set_limit(decoded.DEFAULT_LIMIT)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from zephon.block import Documents, RecordDocuments, TokenDocuments, interleave
 from zephon.errors import ConfigError, ConfigTypeError
-from zephon.io import decoded
+from zephon.io.decoded import UNITS as TABLE_UNITS
 from zephon.io.memory import InMemoryShard
 from zephon.io.object_store import is_url
 from zephon.io.options import CacheOptions, StoreOptions, in_force
@@ -21,7 +21,7 @@ from zephon.io.remote import RemoteShard
 from zephon.io.resolve import PathLike, known_formats, resolve
 from zephon.io.resolve_remote import open_remote
 from zephon.io.shard import Place, Shard
-from zephon.io.unit_cache import UNITS
+from zephon.io.unit_cache import UNITS as TEXT_UNITS
 
 
 class Dataset:
@@ -86,7 +86,8 @@ class Dataset:
             ``fmt`` is unknown or ``path`` is empty.
         """
         options = StoreOptions.from_any(io_options)
-        _limit_units(options)
+        if options.cache.rg_cache_bytes != CacheOptions.rg_cache_bytes:
+            _limit_units(options.cache.rg_cache_bytes)
         urls = _urls(name, path)
         shards: Sequence[Shard]
         with in_force(options):
@@ -126,7 +127,7 @@ class Dataset:
 
     def use(self, options: StoreOptions) -> None:
         """Keep and fetch data by ``options`` from now on; what is open stays open."""
-        _limit_units(options)
+        _limit_units(options.cache.rg_cache_bytes)
         for shard in self._shards:
             if isinstance(shard, RemoteShard):
                 shard.use(options)
@@ -249,11 +250,10 @@ class Dataset:
         return digest.digest()
 
 
-def _limit_units(options: StoreOptions) -> None:
-    """Let decoded text and decoded columns take what was asked for, each."""
-    if (limit := options.cache.rg_cache_bytes) != CacheOptions.rg_cache_bytes:
-        UNITS.set_limit(limit)
-        decoded.UNITS.set_limit(limit)
+def _limit_units(nbytes: int) -> None:
+    """Blocks of compressed text and units of tables: each kind may take so much."""
+    TEXT_UNITS.set_limit(nbytes)
+    TABLE_UNITS.set_limit(nbytes)
 
 
 def _open_again(

@@ -13,8 +13,8 @@ from typing import Any, TypeVar
 
 T = TypeVar("T")
 
-DEFAULT_LIMIT = 1 << 29
-"""Bytes. Enough for units of 8 MiB of 64 readers; a unit that is greater is held by itself."""
+DEFAULT_LIMIT = 1 << 28
+"""Bytes, as ``CacheOptions.rg_cache_bytes`` has it. A unit that is greater is held by itself."""
 
 Key = tuple[int, Hashable]
 """Number of the owner, and what of it."""

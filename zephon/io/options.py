@@ -32,8 +32,9 @@ class CacheOptions:
         What downloads and decompressed copies may take there together; the least
         recently used are removed. None: no limit but the disk.
     rg_cache_bytes : int
-        Memory of this process for decoded units (blocks of compressed text), 16 MiB at least.
-        One limit for all datasets; the last one given holds.
+        Memory of this process for decoded units, 16 MiB at least: so much for blocks of compressed
+        text and so much for row groups and record batches. One limit for all datasets; the last
+        one given holds.
     index_beside_data : bool
         Keep the index of ``NAME`` in ``NAME.zephon-index``, in the folder of the data.
     download_retry : int
