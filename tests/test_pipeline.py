@@ -497,7 +497,7 @@ def test_jsonl_without_a_tokenizer_is_refused_before_anything_is_read(
     write_jsonl: Callable[..., Path],
 ) -> None:
     source = work(zephon.Dataset.from_path("t", write_jsonl("t.jsonl", ["a"])))
-    with pytest.raises(ConfigError, match=r"dataset 't' is JSONL, but .* no tokenize"):
+    with pytest.raises(ConfigError, match=r"dataset 't' is text, but .* no tokenize"):
         iter(zephon.Pipeline(source).pack_flat(8).batch(1))
 
 

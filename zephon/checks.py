@@ -139,9 +139,7 @@ def _ids(subject: Subject) -> Iterator[Issue]:
     reader = DocumentReader(work.datasets, None)
     unbounded = []
     for source, dataset in enumerate(work.datasets):
-        if dataset.format == "jsonl" or (
-            dataset.format == "memory" and description.tokenizer is not None
-        ):
+        if dataset.gives_text or (dataset.format == "memory" and description.tokenizer is not None):
             continue  # text, whose ids are the tokenizer's
         if not bound:
             unbounded.append(dataset.name)
@@ -193,8 +191,8 @@ def _lengths(subject: Subject) -> Iterator[Issue]:
     if subject.lengths is None:
         return
     pack = subject.description.packing()
-    for one in subject.lengths:
-        if one.mean == 0:
+    for one, weight in zip(subject.lengths, subject.work.weights, strict=True):
+        if one.mean == 0 and weight:  # of a source that was taken out nothing is expected
             left_out = f" or longer than {pack.max_length} tokens" if pack.drops_oversized else ""
             yield Issue(
                 "error" if one.exact else "warning",

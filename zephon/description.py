@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from zephon.torch_data import WorkerAgreement
 
 NOT_TOKENIZED = (
-    "dataset {!r} is JSONL, but the pipeline has no tokenize(...): call tokenize(<folder of a "
+    "dataset {!r} is text, but the pipeline has no tokenize(...): call tokenize(<folder of a "
     "tokenizer>, field=<name of the text field>) before pack_flat(...)"
 )
 
@@ -96,7 +96,7 @@ class Description:
         """Names of datasets of text that nothing tokenizes."""
         if self.tokenizer is not None or self.operators:  # which may make tokens of text
             return []
-        return [dataset.name for dataset in work.datasets if dataset.format == "jsonl"]
+        return [dataset.name for dataset in work.datasets if dataset.gives_text]
 
     def chain(self, work: WorkSource) -> Chain:
         """The operators on the documents of ``work``."""

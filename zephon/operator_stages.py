@@ -18,7 +18,7 @@ from zephon.options import check_int, refuse_unknown
 from zephon.runtime.batches import BatchFunction
 from zephon.types import SampleBatch, SampleRecord
 
-_COMMON = ("placement", "parallelism")
+COMMON = ("placement", "parallelism")
 
 
 class OperatorStages(ABC):
@@ -63,7 +63,7 @@ class OperatorStages(ABC):
         placement : str
             Changes nothing.
         """
-        known = ("field", "encoding", "errors", *_COMMON)
+        known = ("field", "encoding", "errors", *COMMON)
         self._check_common("decode_text", parallelism, placement, unknown, known)
         return self._operate(
             DecodeText(field=field, encoding=encoding, errors=errors, parallelism=parallelism)
@@ -104,7 +104,7 @@ class OperatorStages(ABC):
             While iterating, if the function fails: names it and the document's file and
             record, with the function's own error as the cause.
         """
-        known = ("drop_none", "version", *_COMMON)
+        known = ("drop_none", "version", *COMMON)
         self._check_common("map_transform", parallelism, placement, unknown, known)
         return self._operate(
             MapTransform(
@@ -142,7 +142,7 @@ class OperatorStages(ABC):
         placement, parallelism, version
             See the class. Functions on batches are called by one thread.
         """
-        known = ("drop_none", "size", "version", *_COMMON)
+        known = ("drop_none", "size", "version", *COMMON)
         self._check_common("map_batch", parallelism, placement, unknown, known)
         if self._said.microbatch_size is None:
             group = MapGroup(
@@ -205,9 +205,7 @@ class OperatorStages(ABC):
             See the class.
         """
         known = ("flush", "should_flush", "transform", "window", "indexable", "version")
-        self._check_common(
-            "stateful_transform", parallelism, placement, unknown, (*known, *_COMMON)
-        )
+        self._check_common("stateful_transform", parallelism, placement, unknown, (*known, *COMMON))
         for option, value in (
             ("indexable", indexable),
             ("preserves_cursor_order", preserves_cursor_order),
@@ -271,7 +269,7 @@ class OperatorStages(ABC):
             See the class.
         """
         known = tuple(MixtureOptions.__dataclass_fields__)
-        self._check_common("ensure_mixture", parallelism, placement, unknown, (*known, *_COMMON))
+        self._check_common("ensure_mixture", parallelism, placement, unknown, (*known, *COMMON))
         options = MixtureOptions(
             max_buffer_size=max_buffer_size,
             drain_target_ratio=drain_target_ratio,
@@ -305,11 +303,12 @@ class OperatorStages(ABC):
         for name, value in (("parallelism", parallelism), ("max_batch", max_batch)):
             if value is not None:
                 check_int(name, value, 1, 1024 if name == "parallelism" else 2**31)
-        told = self._said.accepted
         if max_batch is not None:
-            text = f"max_batch={max_batch}: how many are read at a time follows from prefetch(...)"
-            told = (*told, ("fetch_parallelism", text))
-        self._said = replace(self._said, fetch_threads=parallelism, accepted=told)
+            self._accept(
+                "fetch_parallelism",
+                f"max_batch={max_batch}: how many are read at a time follows from prefetch(...)",
+            )
+        self._said = replace(self._said, fetch_threads=parallelism)
         return self
 
     def _operate(self, operator: Operator) -> Self:
@@ -339,8 +338,13 @@ class OperatorStages(ABC):
         if not isinstance(placement, str):
             raise ConfigTypeError(f"placement is {placement!r}, expected a str")
         if placement != "auto":
-            told = (call, f"placement={placement!r}: options(runner=...) says where functions run")
-            self._said = replace(self._said, accepted=(*self._said.accepted, told))
+            self._accept(
+                call, f"placement={placement!r}: options(runner=...) says where functions run"
+            )
+
+    def _accept(self, call: str, text: str) -> None:
+        """Note an option that changes nothing."""
+        self._said = replace(self._said, accepted=(*self._said.accepted, (call, text)))
 
     @abstractmethod
     def _source_names(self) -> list[str]:

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from zephon import checks
 from zephon import state as state_format
-from zephon.checkpoint import SourceData, read_state, resume_work, source_data, write_state
+from zephon.adoption import resume
+from zephon.checkpoint import SourceData, read_state, source_data, write_state
 from zephon.cursor import Dropped
 from zephon.errors import ConfigError, ConfigTypeError, LifecycleError, ZephonError
 from zephon.estimate import estimate_steps
@@ -18,7 +19,7 @@ from zephon.explain import explain
 from zephon.ops.pack import PackOptions
 from zephon.options import StreamOptions, check_int
 from zephon.runtime.documents import DocumentReader
-from zephon.runtime.exchange import Exchange, open_exchange
+from zephon.runtime.exchange import Exchange, MissingRanksError, open_exchange
 from zephon.runtime.lengths import document_lengths
 from zephon.runtime.metrics import BATCH, Metrics, PipelineSummary
 from zephon.runtime.position import Position
@@ -74,7 +75,8 @@ class Pipeline(Stages):
             self._said = replace(self._said, pack=PackOptions(max_length=work_source.row_length))
         self._stream: Stream | None = None
         self._position: Position | None = None
-        self._data: tuple[SourceData, ...] | None = None
+        self._data: tuple[SourceData, ...] | None = None  # of the sources of ws
+        self._asked_data: tuple[SourceData, ...] | None = None
         self._lengths: tuple[SourceLengths, ...] | None = None
         self._exchange: Exchange | None = None
         self._metrics = Metrics()
@@ -143,7 +145,9 @@ class Pipeline(Stages):
         """Continue from what :meth:`checkpoint` returned, or from its bytes.
 
         Nothing is read until the pipeline is iterated. The micro-batch size and
-        everything about prefetching may differ from when the state was saved.
+        everything about prefetching may differ from when the state was saved; sources
+        and their shares too with ``options(on_change="adopt")``, which may read the
+        documents of windows that were begun.
 
         Raises
         ------
@@ -155,8 +159,11 @@ class Pipeline(Stages):
         """
         self._refuse_while_iterating("restore")
         saved = read_state(state)
-        self.ws = resume_work(saved, self._said, self._asked, self._source_data())
-        self._position = Position(saved.delivered, saved.cursors, saved.passes)
+        if self._asked_data is None:
+            self._asked_data = source_data(self._asked)
+        resumed = resume(saved, self._said, self._asked, self._asked_data, self._asked_lengths)
+        self.ws, self._data, self._position = resumed.work, resumed.data, resumed.position
+        self._lengths = None
 
     def explain(self, steps: int | None = None) -> str:
         """What this pipeline will do: stages, exact shares, lanes, the plan of its passes.
@@ -326,7 +333,11 @@ class Pipeline(Stages):
             local = error
         if self._exchange is None:
             self._exchange = open_exchange(self._said.options, "state")
-        return state_format.gather(local, self._exchange)
+        try:
+            return state_format.gather(local, self._exchange)
+        except MissingRanksError:
+            self._exchange = None  # whoever tries again meets anew
+            raise
 
     def _here(self) -> Position:
         return self._position or Position.start(self._said.options.lanes)
@@ -344,14 +355,20 @@ class Pipeline(Stages):
 
     def _document_lengths(self) -> tuple[SourceLengths, ...]:
         if self._lengths is None:
-            said = self._said
-            reader = DocumentReader(self.ws.datasets, said.tokenizer, said.chain(self.ws))
-            self._lengths = document_lengths(self.ws, reader, said.packing(), said.reading())
+            self._lengths = self._lengths_of(self.ws)
         return self._lengths
+
+    def _asked_lengths(self) -> tuple[SourceLengths, ...]:
+        return self._lengths_of(self._asked)
+
+    def _lengths_of(self, work: WorkSource) -> tuple[SourceLengths, ...]:
+        said = self._said
+        reader = DocumentReader(work.datasets, said.tokenizer, said.chain(work))
+        return document_lengths(work, reader, said.packing(), said.reading())
 
     def _source_data(self) -> tuple[SourceData, ...]:
         if self._data is None:
-            self._data = source_data(self.ws)
+            self._data = self._asked_data = source_data(self._asked)
         return self._data
 
     def _source_names(self) -> list[str]:
@@ -373,7 +390,7 @@ class Pipeline(Stages):
     def _reopen(self, message: str) -> None:
         if self._position is not None:
             raise LifecycleError(message)
-        self.ws, self._lengths = self._asked, None
+        self.ws, self._lengths, self._data = self._asked, None, self._asked_data
 
 
 class _Iteration(Iterator["SampleBatch"]):

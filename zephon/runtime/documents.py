@@ -57,7 +57,10 @@ class DocumentReader:
         chain: Chain = NO_OPERATORS,
         metrics: Metrics | None = None,
     ) -> None:
-        self.datasets = datasets
+        field = None if tokenizer is None else tokenizer.options.field
+        self.datasets = (
+            datasets if field is None else tuple(dataset.as_text(field) for dataset in datasets)
+        )
         self.chain = chain
         self.lane = 0
         self.metrics = Metrics() if metrics is None else metrics
@@ -181,11 +184,12 @@ class DocumentReader:
         """
         if self._tokenizer is None:
             return _joined(records, place)
-        with self.metrics.working("tokenize", READ + 1 + len(self.chain.before), len(records)):
-            made = self._tokenizer.encode_documents(records, place)
-        plain = made.loss_mask is None and not made.fields
-        beside = None if plain else ArrayFields(made.fields, made.loss_mask)
-        return _end_to_end(made.tokens, made.lengths, beside)
+        order = READ + 1 + len(self.chain.before)
+        with self.metrics.working(self._tokenizer.call, order, len(records)):
+            found = self._tokenizer.encode_documents(records, place)
+        plain = found.loss_mask is None and not found.fields
+        fields = None if plain else ArrayFields(found.fields, found.loss_mask)
+        return _end_to_end(found.tokens, found.lengths, fields)
 
     @contextmanager
     def _around(self, number: int, operator: Operator, items: int) -> Iterator[None]:

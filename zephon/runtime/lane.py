@@ -17,6 +17,7 @@ from zephon.ops.tokenize import DocumentTokenizer
 from zephon.options import PrefetchOptions, Runner
 from zephon.rows import Rows
 from zephon.runtime.batches import BatchFunctions
+from zephon.runtime.decode_ahead import decoding_ahead
 from zephon.runtime.documents import NO_OPERATORS, DocumentReader, read_ahead
 from zephon.runtime.metrics import PACK, Metrics
 from zephon.work.base import LaneRows, WorkSource
@@ -64,8 +65,9 @@ class LanePlan:
         """Draws in which every source has come by, the rarest too, as often as it has documents."""
         total = sum(self.work.weights)
         return 1000 + max(
-            2 * dataset.total() * total // max(weight, 1)
+            2 * dataset.total() * total // weight
             for dataset, weight in zip(self.work.datasets, self.work.weights, strict=True)
+            if weight  # 0: a source that was taken out and is there for former draws
         )
 
 
@@ -172,8 +174,11 @@ def _blocks(
     plan: LanePlan, lane: int, passes: int, draw: int, executor: Executor | None
 ) -> Iterator[TokenBlock]:
     prefetch, unit = plan.prefetch, plan.chain.unit
+    order = plan.work.lane(lane, plan.lanes, passes)
     if plan.tokenizer is None and not plan.chain:
         # Reading is arithmetic on places: handing it to other threads costs more than doing it.
+        # Decoding row groups is not, and is begun in time.
+        order = decoding_ahead(order, plan.work.datasets, executor)
         executor, size, ahead = None, _TOKEN_BLOCK, 1
     elif executor is None:
         size, ahead = _TEXT_BLOCK, 1
@@ -185,7 +190,7 @@ def _blocks(
         ahead = max(1 + (unit > 1), share // max(size, unit))
     return read_ahead(
         plan.reader.of_lane(lane),
-        plan.work.lane(lane, plan.lanes, passes),
+        order,
         draw - draw % unit,  # operators begin anew there
         size=-(-size // unit) * unit,
         ahead=ahead,

@@ -32,9 +32,9 @@ class DocumentLengths:
 
     def known(self, source: int) -> NDArray[np.int64] | None:
         """Lengths of all documents of ``source`` if nothing has to be read from disk for them."""
-        dataset = self._reader.datasets[source]
         if self._reader.chain.touches_tokens:
             return None  # functions have to see the documents
+        dataset = self._reader.datasets[source]
         lengths = dataset.token_lengths()
         if lengths is not None:
             return self._fitting(lengths)
@@ -43,6 +43,10 @@ class DocumentLengths:
             parts = [self.count(source, rows[i : i + _BLOCK]) for i in range(0, len(rows), _BLOCK)]
             return np.concatenate(parts)
         return None
+
+    def decodes(self, source: int) -> bool:
+        """Whether neighbouring documents are decoded together to read one."""
+        return self._reader.datasets[source].units() is not None
 
     def count(self, source: int, rows: NDArray[np.int64]) -> NDArray[np.int64]:
         """Lengths of the documents ``rows``, of all that operators make of each."""

@@ -103,12 +103,14 @@ class Stream:
         if executor is not None and not threading.current_thread().name.startswith(READERS):
             executor.shutdown(cancel_futures=True)
         self._items = self._executor = None
+        if isinstance(self._plan.agree, Agreement):
+            self._plan.agree.close()
 
     def abandon(self) -> None:
         """Let all threads end, without waiting for them."""
         self._closed = True
         if isinstance(self._plan.agree, Agreement):
-            self._plan.agree.close()
+            self._plan.agree.stop()
         if isinstance(self._items, Lookahead):
             self._items.abandon()
         if self._executor is not None:
