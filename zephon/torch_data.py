@@ -20,7 +20,8 @@ from torch.utils.data import IterableDataset, get_worker_info
 from zephon import state as state_format
 from zephon.errors import ConfigError, ConfigTypeError, LifecycleError, StateError
 from zephon.options import divisors
-from zephon.runtime.exchange import Agreement, Exchange, StoppedError
+from zephon.runtime.exchange import Agreement
+from zephon.runtime.meeting import Exchange, StoppedError
 from zephon.types import SampleBatch, SampleRecord
 
 if TYPE_CHECKING:

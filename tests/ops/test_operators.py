@@ -13,6 +13,7 @@ import pytest
 import user_functions as functions
 import zephon
 from zephon.errors import ConfigError, ConfigTypeError, OperatorError, StateError
+from zephon.ops import pack_meta, spawn_child, tombstone_meta, tombstones_for_record
 from zephon.types import SampleBatch, SampleRecord
 
 Rows = list[dict[str, Any]]
@@ -207,6 +208,33 @@ def test_what_a_group_gives_keeps_the_meta_that_it_was_given() -> None:
     ):
         with pytest.raises(OperatorError, match=told):
             documents(start(numbered(3)).map_batch(wrong, version=1))
+
+
+def test_functions_on_records_may_spawn_children_and_leave_tombstones() -> None:
+    def work(batch: SampleBatch) -> SampleBatch:
+        found: list[SampleRecord] = []
+        for record in batch.records:
+            if record.payload["n"] == 1:  # type: ignore[index,call-overload]
+                found += tombstones_for_record(record)
+                continue
+            for i in range(2):
+                meta = spawn_child(record.meta, i, is_last_child=i == 1, tags={"part": i})
+                assert meta.tags["part"] == i
+                (ref,) = meta.contribution_refs()
+                assert (ref.cursor.lineage, ref.is_last_child) == ((i,), i == 1)
+                found.append(SampleRecord(meta, record.payload))
+        return SampleBatch(found)
+
+    stream = start(numbered(3)).map_batch(work, size=2).pack_flat(12).batch(1)
+    batches = iter(stream)
+    batch = next(batches)
+    assert batch.rows().row.tolist() == [0, 0, 2, 2]
+    refs = batch.records[0].meta.contribution_refs()
+    assert [ref.cursor.lineage for ref in refs] == [(0,), (1,), (0,), (1,)]
+    assert stream.dropped().filtered == 1
+    meta = pack_meta(refs[2].cursor, refs, lane_id=3, component_sample_counts={0: 4})
+    assert (meta.sample_id, meta.lineage, meta.contributors) == ((0, 0, 2), (0,), refs)
+    assert tombstone_meta(refs[0], 3).is_sentinel
 
 
 def test_batches_can_be_changed_and_left_out_behind_batching() -> None:

@@ -77,8 +77,11 @@ class MapGroup(Operator):
                 context.leave_out(item)
             return []
         return [
-            self.guarded(context, number, items[0], context.item, record, draw, "the function")
+            item
             for record in made
+            for item in self.guarded(
+                context, number, items[0], context.items, record, draw, "the function"
+            )
         ]
 
     def _records(self, batch: SampleBatch, more: dict[str, Any]) -> Sequence[Any] | None:
@@ -194,7 +197,7 @@ class StatefulTransform(Operator):
             if do.transform is not None and records:
                 records = self.guarded(context, number, at, do.transform, list(records))
             for record in records:
-                found.append(self.guarded(context, number, at, context.item, record, draw, what))
+                found.extend(self.guarded(context, number, at, context.items, record, draw, what))
 
         state = self.guarded(context, number, items[0], do.init_state)
         for item in items:

@@ -19,6 +19,7 @@ from zephon.errors import DataError, OperatorError
 from zephon.io.shard import Place
 from zephon.ops.identity import name_of
 from zephon.options import check_int
+from zephon.records import TOKEN_FIELDS
 from zephon.work.order import derive_key, hash_name
 
 if TYPE_CHECKING:
@@ -145,8 +146,10 @@ class Context:
         )
         return SampleRecord(meta, item.payload)
 
-    def item(self, record: object, draw: int, what: str) -> Item:
+    def items(self, record: object, draw: int, what: str) -> list[Item]:
         """The document that a record stands for, by the draw that its meta names.
+
+        None for one that stands for what was taken out, which is counted.
 
         Raises
         ------
@@ -161,8 +164,11 @@ class Context:
                 f"{what} gave a record with chunk_offset {record.meta.chunk_offset}, which names "
                 "no draw that it was given: keep the meta of the record that it was made of"
             )
+        if record.meta.tombstone:
+            self.left_out.append((draw, origin))
+            return []
         payload = check_payload(record.payload, what)
-        return Item(payload, draw, origin, tuple(record.meta.lineage), has_tokens(payload))
+        return [Item(payload, draw, origin, tuple(record.meta.lineage), has_tokens(payload))]
 
 
 class Operator(ABC):
@@ -266,8 +272,6 @@ def check_payload(payload: object, what: str) -> Payload:
 
 def has_tokens(payload: Payload) -> bool:
     """Whether a document holds token ids under one of the names for them."""
-    from zephon.records import TOKEN_FIELDS
-
     return any(
         not isinstance(value, (str, bytes)) and hasattr(value, "__len__")
         for name in TOKEN_FIELDS

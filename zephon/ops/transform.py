@@ -12,6 +12,7 @@ from zephon.errors import ConfigError, ConfigTypeError, DataError
 from zephon.ops.identity import asked_for, check_function, check_version, identity_of
 from zephon.ops.operator import Context, Item, Operator, check_payload, has_tokens
 from zephon.options import check_int
+from zephon.records import as_tokens, token_field
 
 
 class MapTransform(Operator):
@@ -186,8 +187,6 @@ class SplitLong(Operator):
         return found
 
     def _split(self, item: Item, context: Context) -> list[Item]:
-        from zephon.records import as_tokens, token_field
-
         try:
             name = token_field(item.payload)
             count = len(as_tokens(item.payload[name], f"the field {name!r}"))
