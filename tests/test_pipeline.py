@@ -205,7 +205,7 @@ def test_closing_from_another_thread_ends_a_wait_and_keeps_the_position(
         count = sum(1 for _ in stream)
         timer.join()
         assert stream.passes == 0
-        assert f"delivered: {count} lane" in zephon.state.describe(stream.local_state())
+        assert f"delivered: {count:,} lane" in zephon.state.describe(stream.local_state())
 
 
 def test_a_pipeline_in_a_cycle_is_collected_from_any_thread_without_a_deadlock(

@@ -8,12 +8,27 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from zephon._native import collate
 from zephon.aligned import Aligned, join_buffers
+
+
+class SharedBuffers(tuple[NDArray[np.integer[Any]], ...]):
+    """Buffers of tokens, with nothing beside them, that all blocks of a stream have in common.
+
+    They stay the same object on the way to a batch, so that nobody looks at each of
+    them again: a mixture may have thousands.
+    """
+
+    @cached_property
+    def native(self) -> collate.Buffers:
+        """The same for the collation kernel, checked once."""
+        return collate.Buffers(self)
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from zephon.block import Documents, RecordDocuments, TokenDocuments, interleave
 from zephon.errors import ConfigError, ConfigTypeError
 from zephon.io.memory import InMemoryShard
 from zephon.io.resolve import PathLike, resolve
-from zephon.io.shard import Place, Shard
+from zephon.io.shard import Place, Shard, TokenPlaces
 
 
 class Dataset:
@@ -149,6 +149,12 @@ class Dataset:
         parts = [shard.token_lengths() for shard in self._shards]
         known = [part for part in parts if part is not None]
         return np.concatenate(known) if len(known) == len(parts) else None
+
+    def token_places(self) -> list[TokenPlaces] | None:
+        """Where all documents lie, shard by shard; None if some have to be read to be found."""
+        parts = [shard.token_places() for shard in self._shards]
+        known = [part for part in parts if part is not None]
+        return known if len(known) == len(parts) else None
 
     def unit_documents(self) -> int:
         """Documents that are decoded together at most to read one."""

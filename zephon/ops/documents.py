@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from zephon.aligned import Aligned, join_buffers
-from zephon.block import TokenBlock
+from zephon.block import SharedBuffers, TokenBlock
 from zephon.cursor import CHECK_TOKENS, DocumentCursor, Dropped, Tokens, check_tokens
 from zephon.errors import DataError, StateError
 from zephon.rows import Rows
@@ -72,6 +72,29 @@ class Parts:
         """Some of the parts."""
         arrays = [getattr(self, f.name)[index] for f in fields(self)[2:]]
         return Parts(self.buffers, self.aligned, *arrays)
+
+    def cursor_behind(self, documents: int, tokens: int) -> DocumentCursor:
+        """The position behind so many parts and the first tokens of the next; not of none."""
+        if tokens:
+            return DocumentCursor(
+                int(self.draw[documents]),
+                int(self.offset[documents]) + tokens,
+                Dropped(*self.dropped[documents].tolist()),
+            )
+        last = documents - 1
+        done = int(self.offset[last] + self.length[last])
+        finished = done == int(self.whole[last])
+        return DocumentCursor(
+            int(self.draw[last]) + finished,
+            0 if finished else done,
+            Dropped(*self.dropped[last].tolist()),
+        )
+
+    def tokens_before(self, document: int, tokens: int) -> tuple[Tokens, ...]:
+        """What a cursor vouches for behind the first ``tokens`` of a part: those just before."""
+        begin = int(self.start[document]) + tokens
+        before = min(CHECK_TOKENS, int(self.offset[document]) + tokens)
+        return (self.buffers[int(self.buffer[document])][begin - before : begin],)
 
     def rows(
         self,
@@ -198,21 +221,7 @@ class DocumentStream:
         parts = self.parts
         if parts is None or not (documents or tokens):
             return
-        if tokens:
-            self._cursor = DocumentCursor(
-                int(parts.draw[documents]),
-                int(parts.offset[documents]) + tokens,
-                Dropped(*parts.dropped[documents].tolist()),
-            )
-        else:
-            last = documents - 1
-            done = int(parts.offset[last] + parts.length[last])
-            finished = done == int(parts.whole[last])
-            self._cursor = DocumentCursor(
-                int(parts.draw[last]) + finished,
-                0 if finished else done,
-                Dropped(*parts.dropped[last].tolist()),
-            )
+        self._cursor = parts.cursor_behind(documents, tokens)
         rest = parts.take(slice(documents, None))
         if tokens:
             rest = replace(
@@ -243,9 +252,7 @@ class DocumentStream:
         parts = self.parts
         if parts is None:  # nothing loaded: still where it was restored
             return self._check
-        begin = int(parts.start[0])
-        before = min(CHECK_TOKENS, self._cursor.token)
-        return (parts.buffers[int(parts.buffer[0])][begin - before : begin],)
+        return parts.tokens_before(0, 0)
 
     def _read(self, block: TokenBlock) -> Parts:
         """The parts of a block; what it leaves out is counted."""
@@ -347,7 +354,7 @@ def _add_first(values: NDArray[np.int64], amount: int) -> NDArray[np.int64]:
 
 def _compact(parts: Parts) -> Parts:
     """Let go of buffers that nothing refers to any more, once there are some."""
-    if len(parts.buffers) < _FEW_BUFFERS:
+    if len(parts.buffers) < _FEW_BUFFERS or isinstance(parts.buffers, SharedBuffers):
         return parts
     used = np.unique(parts.buffer)
     if len(used) == len(parts.buffers):

@@ -16,6 +16,7 @@ from zephon.ops.tokenize import TextTokenizer
 from zephon.options import PrefetchOptions
 from zephon.rows import Rows
 from zephon.runtime.documents import DocumentReader, read_ahead
+from zephon.runtime.places import PlacedReader, placed_reader
 from zephon.work.base import LaneRows, WorkSource
 
 _TOKEN_BLOCK, _TEXT_BLOCK = 256, 32
@@ -36,6 +37,13 @@ class LanePlan:
     lanes: int
     vocab_size: int
     prefetch: PrefetchOptions
+
+    @cached_property
+    def placed(self) -> PlacedReader | None:
+        """What finds documents without reading them; None if there are texts or records."""
+        if self.tokenizer is not None or self.work.row_length is not None:
+            return None
+        return placed_reader(self.work.datasets)
 
     @cached_property
     def names(self) -> list[str]:
@@ -136,6 +144,9 @@ def _blocks(
     plan: LanePlan, lane: int, passes: int, draw: int, executor: Executor | None
 ) -> Iterator[TokenBlock]:
     prefetch = plan.prefetch
+    order = plan.work.lane(lane, plan.lanes, passes)
+    if plan.placed is not None:
+        return plan.placed.blocks(order, draw, plan.lanes)
     if plan.tokenizer is None:
         # Reading is arithmetic on places: handing it to other threads costs more than doing it.
         executor, size, ahead = None, _TOKEN_BLOCK, 1
@@ -149,7 +160,7 @@ def _blocks(
         ahead = max(1, share // size)
     return read_ahead(
         DocumentReader(plan.work.datasets, plan.tokenizer),
-        plan.work.lane(lane, plan.lanes, passes),
+        order,
         draw,
         size=size,
         ahead=ahead,

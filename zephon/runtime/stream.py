@@ -111,11 +111,19 @@ class Stream:
 
     def _start(self) -> Iterator[tuple[SampleBatch, LaneCursor]]:
         prefetch = self._plan.lane.prefetch
-        if prefetch.buffer_size == 0:
+        if prefetch.buffer_size == 0 or not self._pays_to_run_ahead():
             return _Run(self._plan, self._position, None).batches()
         self._executor = ThreadPoolExecutor(prefetch.threads, thread_name_prefix=_READERS)
         run = _Run(self._plan, self._position, self._executor)
         return Lookahead(run.batches(), BATCHES_AHEAD)
+
+    def _pays_to_run_ahead(self) -> bool:
+        """Whether a thread can do more than it costs to hand a batch over.
+
+        Not where documents are only places in mapped files: packing a batch is then a few
+        microseconds. Ranks that have to agree are waited for in a thread all the same.
+        """
+        return self._plan.lane.placed is None or isinstance(self._plan.agree, Agreement)
 
 
 class _Run:

@@ -1,0 +1,132 @@
+# cython: language_level=3, boundscheck=False, wraparound=False
+"""Places of documents in token files: checks around zephon/places.hpp."""
+
+from libc.stddef cimport size_t
+from libc.stdint cimport int32_t, int64_t
+from libcpp.vector cimport vector
+
+
+cdef extern from "<span>" namespace "std" nogil:
+    cdef cppclass const_ints "std::span<const std::int32_t>":
+        const_ints()
+        const_ints(const int32_t*, size_t)
+    cdef cppclass ints "std::span<std::int32_t>":
+        ints()
+        ints(int32_t*, size_t)
+    cdef cppclass const_longs "std::span<const std::int64_t>":
+        const_longs()
+        const_longs(const int64_t*, size_t)
+    cdef cppclass longs "std::span<std::int64_t>":
+        longs()
+        longs(int64_t*, size_t)
+
+cdef extern from "zephon/places.hpp" namespace "zephon" nogil:
+    cdef struct ShardPlaces:
+        const int64_t* start
+        const int64_t* length
+        int64_t documents
+        int64_t tokens
+    cdef cppclass const_shards "std::span<const zephon::ShardPlaces>":
+        const_shards()
+        const_shards(const ShardPlaces*, size_t)
+    cdef struct CppPlaces "zephon::TokenPlaces":
+        const_shards shards
+        const_longs end
+        const_longs first_shard
+    cdef enum class PlaceFault:
+        none
+        source
+        row
+        document
+    cdef struct PlaceCheck:
+        PlaceFault fault
+        size_t index
+    PlaceCheck find_places(
+        const CppPlaces&, const_ints, const_longs, ints, longs, longs) noexcept
+
+
+cdef class TokenPlaces:
+    """Where the documents of sources of tokens lie, looked up without Python per document.
+
+    Parameters
+    ----------
+    sources : sequence of sequences of (start, length, tokens)
+        For each source its shards: the first token and the number of tokens of each
+        document (int64 ``[documents]`` both) and the tokens of the whole buffer. Shards
+        are numbered through all sources. The arrays are borrowed as long as this lives.
+    """
+
+    cdef vector[ShardPlaces] _shards
+    cdef vector[int64_t] _end
+    cdef vector[int64_t] _first_shard
+    cdef list _held
+
+    def __init__(self, sources):
+        cdef const int64_t[::1] start
+        cdef const int64_t[::1] length
+        cdef ShardPlaces shard
+        cdef int64_t documents
+        self._held = []
+        self._shards.clear()
+        self._end.clear()
+        self._first_shard.assign(1, 0)
+        for i, shards in enumerate(sources):
+            documents = 0
+            for one, other, tokens in shards:
+                start, length = one, other
+                if start.shape[0] != length.shape[0]:
+                    raise ValueError(f"source {i}: start has {start.shape[0]} elements, length has "
+                                     f"{length.shape[0]}")
+                if tokens < 0:
+                    raise ValueError(f"source {i}: tokens is {tokens}, expected 0 or more")
+                self._held.append((start, length))
+                shard.start = &start[0] if start.shape[0] else NULL
+                shard.length = &length[0] if length.shape[0] else NULL
+                shard.documents = start.shape[0]
+                shard.tokens = tokens
+                documents += start.shape[0]
+                self._shards.push_back(shard)
+                self._end.push_back(documents)
+            if <int64_t> self._shards.size() == self._first_shard.back():
+                raise ValueError(f"source {i} has no shards, expected at least one")
+            if self._shards.size() > 0x7FFFFFFF:
+                raise ValueError("there are more than 2**31 - 1 shards")
+            self._first_shard.push_back(<int64_t> self._shards.size())
+        if self._shards.empty():
+            raise ValueError("there are no sources, expected at least one")
+
+    def find(
+        self, const int32_t[::1] sources not None, const int64_t[::1] rows not None,
+        int32_t[::1] buffer not None, int64_t[::1] start not None, int64_t[::1] length not None,
+    ):
+        """Write where the documents ``rows`` of ``sources`` lie; all arrays are ``[n]``.
+
+        ``buffer`` receives the number of the shard, ``start`` the first token in it and
+        ``length`` the number of tokens.
+        """
+        cdef CppPlaces places
+        cdef PlaceCheck check
+        cdef Py_ssize_t count = rows.shape[0]
+        for name, size in (("sources", sources.shape[0]), ("buffer", buffer.shape[0]),
+                           ("start", start.shape[0]), ("length", length.shape[0])):
+            if size != count:
+                raise ValueError(f"{name} has {size} elements, rows has {count}")
+        if count == 0:
+            return
+        places.shards = const_shards(self._shards.data(), self._shards.size())
+        places.end = const_longs(self._end.data(), self._end.size())
+        places.first_shard = const_longs(self._first_shard.data(), self._first_shard.size())
+        cdef size_t n = <size_t> count
+        with nogil:
+            check = find_places(
+                places, const_ints(&sources[0], n), const_longs(&rows[0], n),
+                ints(&buffer[0], n), longs(&start[0], n), longs(&length[0], n))
+        cdef size_t i = check.index
+        if check.fault == PlaceFault.source:
+            raise ValueError(f"sources[{i}] is {sources[i]}, expected 0 to "
+                             f"{self._first_shard.size() - 2}")
+        if check.fault == PlaceFault.row:
+            raise ValueError(f"rows[{i}] is {rows[i]}, which source {sources[i]} does not have")
+        if check.fault == PlaceFault.document:
+            raise ValueError(f"document {rows[i]} of source {sources[i]} does not lie inside its "
+                             "buffer: the index is damaged")
