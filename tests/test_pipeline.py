@@ -472,8 +472,8 @@ def test_options_out_of_range_and_unknown_ones_are_named(
         make().options(aggregate_timeout=0)
     with pytest.raises(ConfigError, match="tail is 'keep', expected 'drop', 'pad' or None"):
         make().options(tail="keep")
-    with pytest.raises(ConfigError, match="end is 'known', expected 'agree' or 'filler'"):
-        make().options(end="known")
+    with pytest.raises(ConfigError, match="end is 'soon', expected 'agree', 'filler' or 'known'"):
+        make().options(end="soon")
     with pytest.raises(ConfigTypeError, match="drop_last is 1, expected True or False"):
         make().pack_flat(8).batch(2, drop_last=1)  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match="pad_token_id is 9, outside the vocabulary of 9 ids"):

@@ -90,13 +90,16 @@ class Description:
         if text := self.untokenized(work):
             raise ConfigError(NOT_TOKENIZED.format(text[0]))
 
-    def stream_plan(self, work: WorkSource) -> StreamPlan:
-        """What iterating ``work`` runs, if it is ready; ConfigError for what cannot work."""
+    def stream_plan(self, work: WorkSource, rounds: int | None = None) -> StreamPlan:
+        """What iterating ``work`` runs, if it is ready; ConfigError for what cannot work.
+
+        ``rounds`` are those of a pass whose end is known.
+        """
         assert self.microbatch_size is not None
         options = self.options
         finite = work.lane(0, options.lanes).length() is not None
         agree: Callable[[bool], bool] = alone
-        if finite and options.dp_degree > 1:
+        if finite and options.dp_degree > 1 and rounds is None:
             agree = Agreement(open_exchange(options, "end"))
         return StreamPlan(
             lane=LanePlan(
@@ -114,4 +117,5 @@ class Description:
             share=Share(options.dp_group_id, options.dp_degree),
             end=options.end,
             agree=agree,
+            rounds=rounds,
         )

@@ -72,10 +72,12 @@ class StreamOptions:
         each start of it.
     aggregate_timeout : float
         Seconds that ranks wait for each other.
-    end : {"agree", "filler"}
+    end : {"agree", "filler", "known"}
         How a finite pass ends where lanes have different numbers of batches: before
         the first round that not every lane fills, or when no lane has a batch left,
-        with batches of padding for the others.
+        with batches of padding for the others. ``"known"`` ends where ``"agree"`` does, at
+        a step that every rank computes for itself before the first batch, so that ranks
+        need not meet; the length of every document must be known.
     """
 
     canonical_replicas: int | None = None
@@ -89,7 +91,7 @@ class StreamOptions:
     aggregate_store: Any = None
     run_id: str | None = None
     aggregate_timeout: float = 300.0
-    end: Literal["agree", "filler"] = "agree"
+    end: Literal["agree", "filler", "known"] = "agree"
 
     def __post_init__(self) -> None:
         check_int("dp_degree", self.dp_degree, 1, 2**16)
@@ -105,8 +107,8 @@ class StreamOptions:
         self._check_ranks()
         if self.tail not in (None, "drop", "pad"):
             raise ConfigError(f"tail is {self.tail!r}, expected 'drop', 'pad' or None")
-        if self.end not in ("agree", "filler"):
-            raise ConfigError(f"end is {self.end!r}, expected 'agree' or 'filler'")
+        if self.end not in ("agree", "filler", "known"):
+            raise ConfigError(f"end is {self.end!r}, expected 'agree', 'filler' or 'known'")
         if self.vocab_size is not None:
             check_int("vocab_size", self.vocab_size, 1, 2**31)
 

@@ -12,7 +12,7 @@ from zephon import state as state_format
 from zephon.checkpoint import SourceData, read_state, resume_work, source_data, write_state
 from zephon.cursor import Dropped
 from zephon.errors import ConfigError, ConfigTypeError, LifecycleError, ZephonError
-from zephon.estimate import estimate_steps
+from zephon.estimate import estimate_steps, known_rounds
 from zephon.explain import explain
 from zephon.ops.pack import PackOptions
 from zephon.options import check_int
@@ -73,6 +73,7 @@ class Pipeline(Stages):
         self._data: tuple[SourceData, ...] | None = None
         self._lengths: tuple[SourceLengths, ...] | None = None
         self._exchange: Exchange | None = None
+        self._rounds: tuple[int, int] | None = None  # a pass, and its rounds if they are known
 
     def __iter__(self) -> Iterator[SampleBatch]:
         if self._stream is not None:
@@ -81,9 +82,9 @@ class Pipeline(Stages):
             )
         self._said.require_ready(self.ws)
         self._find_weights()
-        plan = self._said.stream_plan(self.ws)
+        position = self._here()
+        plan = self._said.stream_plan(self.ws, self._known_rounds(position))
         self._source_data()  # what a state needs is at hand before the first batch
-        position = self._position or Position.start(plan.lane.lanes)
         self._stream = Stream(plan, position)
         self._position = position
         return _Iteration(self, self._stream)
@@ -150,6 +151,7 @@ class Pipeline(Stages):
         saved = read_state(state)
         self.ws = resume_work(saved, self._said, self._asked, self._source_data())
         self._position = Position(saved.delivered, saved.cursors, saved.passes)
+        self._rounds = None
 
     def explain(self, steps: int | None = None) -> str:
         """What this pipeline will do: stages, exact shares, lanes, the plan of its passes.
@@ -269,6 +271,20 @@ class Pipeline(Stages):
         if self.ws.requires_token_priming:
             self.ws = self.ws.primed(self._document_lengths())
 
+    def _known_rounds(self, position: Position) -> int | None:
+        """Rounds of the lanes in this pass, if it shall end where its lengths say.
+
+        Once for a pass: a rank does not follow the positions of other ranks' lanes.
+        """
+        finite = self.ws.lane(0, self._said.options.lanes).length() is not None
+        if self._said.options.end != "known" or not finite:
+            return None
+        if self._rounds is None or self._rounds[0] != position.passes:
+            lengths = () if self.ws.row_length is not None else self._document_lengths()
+            rounds = known_rounds(self._said, self.ws, lengths, position)
+            self._rounds = position.passes, rounds
+        return self._rounds[1]
+
     def _document_lengths(self) -> tuple[SourceLengths, ...]:
         if self._lengths is None:
             said = self._said
@@ -296,7 +312,7 @@ class Pipeline(Stages):
     def _reopen(self, message: str) -> None:
         if self._position is not None:
             raise LifecycleError(message)
-        self.ws, self._lengths = self._asked, None
+        self.ws, self._lengths, self._rounds = self._asked, None, None
 
 
 class _Iteration(Iterator["SampleBatch"]):

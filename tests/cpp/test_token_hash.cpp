@@ -27,10 +27,11 @@ CASE("types and cuts do not matter, ids do") {
     std::vector<std::uint16_t> ids(static_cast<std::size_t>(random.below(30)) + 1);
     for (auto& id : ids) id = static_cast<std::uint16_t>(random.below(60000));
     const std::vector<std::int64_t> wide(ids.begin(), ids.end());
-    const auto cut = static_cast<std::size_t>(random.below(ids.size() + 1));
+    const auto cut =
+        static_cast<std::size_t>(random.below(static_cast<std::int64_t>(ids.size()) + 1));
     const std::uint64_t value = hash(ids, zephon::TokenType::uint16, 0);
     CHECK_EQ(hash(wide, zephon::TokenType::int64, cut), value);
-    ids[static_cast<std::size_t>(random.below(ids.size()))] ^= 1;
+    ids[static_cast<std::size_t>(random.below(static_cast<std::int64_t>(ids.size())))] ^= 1;
     CHECK_EQ(hash(ids, zephon::TokenType::uint16, cut) == value, false);
   }
 }

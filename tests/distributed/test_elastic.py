@@ -73,7 +73,7 @@ def test_saved_on_some_ranks_and_resumed_on_others_the_sequence_is_the_same(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("end", ["agree", "filler"])
+@pytest.mark.parametrize("end", ["agree", "filler", "known"])
 def test_a_finite_pass_ends_on_all_ranks_behind_the_same_step(tmp_path: Path, end: str) -> None:
     shape = {"policy": "redistribute", "steps": 10**6, "lanes": 4, "end": end}
     [expected], state = run(tmp_path / "whole", 1, **shape)

@@ -12,6 +12,7 @@ from typing import Literal
 import numpy as np
 
 from zephon.cursor import Dropped, LaneCursor
+from zephon.errors import DataError
 from zephon.rows import Rows
 from zephon.runtime.exchange import Agreement
 from zephon.runtime.lane import Lane, LanePlan
@@ -26,7 +27,7 @@ BATCHES_AHEAD = 4
 
 _READERS = "zephon-read"
 
-End = Literal["agree", "filler"]
+End = Literal["agree", "filler", "known"]
 
 
 def alone(value: bool) -> bool:
@@ -44,19 +45,23 @@ class StreamPlan:
         What makes the batches of a lane.
     share : Share
         Which of them are this rank's.
-    end : {"agree", "filler"}
+    end : {"agree", "filler", "known"}
         How a finite pass ends where lanes have different numbers of batches:
         before the first round that not every lane fills, or when none has a batch
-        left, with batches of padding for those that have not.
+        left, with batches of padding for those that have not; known: as the first,
+        behind ``rounds`` rounds of lanes.
     agree : callable
         From what holds on this rank to whether it holds on all, asked once for each
-        round of lanes of a finite pass.
+        round of lanes of a finite pass, unless its end is known.
+    rounds : int or None
+        Rounds of lanes that the pass has in all, if that is known.
     """
 
     lane: LanePlan
     share: Share
     end: End
     agree: Callable[[bool], bool]
+    rounds: int | None = None
 
 
 class Stream:
@@ -153,7 +158,7 @@ class _Run:
         while True:
             numbers = range(number, (number // lanes + 1) * lanes, plan.share.degree)
             items = [self._take(n) for n in numbers]
-            if not agreed and not self._goes_on(items):
+            if not agreed and not self._goes_on(items, number // lanes):
                 if not (isinstance(plan.agree, Agreement) and plan.agree.closed):
                     self._report(items)
                 return
@@ -162,7 +167,17 @@ class _Run:
                 yield self._batch(n, *(item or self._filler(n)))
             number = numbers[-1] + plan.share.degree
 
-    def _goes_on(self, items: list[tuple[Rows, LaneCursor] | None]) -> bool:
+    def _goes_on(self, items: list[tuple[Rows, LaneCursor] | None], number: int) -> bool:
+        """Whether round ``number`` of the lanes, of which these are ours, is delivered."""
+        if self._plan.rounds is not None:
+            if number >= self._plan.rounds:
+                return False
+            if None in items:
+                raise DataError(
+                    f"a lane ended in round {number} of {self._plan.rounds} that the lengths of "
+                    "documents gave: a file was changed while in use"
+                )
+            return True
         if self._plan.end == "agree":
             return self._plan.agree(all(item is not None for item in items))
         # Some rank has a batch unless on all ranks there is none.
