@@ -13,7 +13,7 @@ from zephon.errors import ConfigError, ConfigTypeError, LifecycleError, StateErr
 if TYPE_CHECKING:
     from zephon.packing import BatchOutputFormat, PackedSequenceContract
     from zephon.pipeline import Pipeline
-    from zephon.types import SampleBatch, TrainingBatch
+    from zephon.types import SampleBatch, TensorPool, TrainingBatch
 
 logger = logging.getLogger(__name__)
 
@@ -29,6 +29,8 @@ def convert_text_batch(
     output_format: BatchOutputFormat = "batched",
     pad_to_length: int | None = None,
     pad_token_id: int | None = None,
+    pool: TensorPool | None = None,
+    pin_memory: bool = False,
 ) -> TrainingBatch:
     """Tensors for a language model from a batch of rows.
 
@@ -54,6 +56,10 @@ def convert_text_batch(
         For rows that were not packed: unshifted length to pad them to.
     pad_token_id : int, optional
         What they are padded with; needed with ``pad_to_length``.
+    pool : TensorPool, optional
+        Where tensors take their memory from, rather than fresh from torch.
+    pin_memory : bool
+        Take it pinned, for asynchronous copies to a CUDA device.
 
     Returns
     -------
@@ -71,6 +77,7 @@ def convert_text_batch(
     """
     import torch
 
+    from zephon._memory import allocator
     from zephon._text_batch import adapt_collated
 
     if pad_to_length is not None and pad_token_id is None:
@@ -79,11 +86,12 @@ def convert_text_batch(
     if not len(rows):
         raise ConfigError("the batch has no rows, expected at least one")
     shape = (len(rows), max(rows.row_length - 1, 0))
+    allocate = allocator(pool, pin_memory)
     fields = {
-        name: torch.empty(shape, dtype=torch.int64)
+        name: allocate(shape, torch.int64)
         for name in ("input_ids", "labels", "position_ids", "document_ids")
     }
-    fields["padding_mask"] = torch.empty(shape, dtype=torch.bool)
+    fields["padding_mask"] = allocate(shape, torch.bool)
     sample_batch.collate(
         rows,
         shift=True,

@@ -89,6 +89,8 @@ class Rows:
     @property
     def loss_masks(self) -> tuple[NDArray[np.uint8] | None, ...] | None:
         """For each buffer, 0 where a token is not to be learned; None if nothing is masked."""
+        if not self.aligned:
+            return None
         masks = tuple(None if fields is None else fields.loss_mask for fields in self.aligned)
         return masks if any(mask is not None for mask in masks) else None
 

@@ -144,6 +144,11 @@ class Dataset:
         for shard in set(np.searchsorted(self._ends, rows, side="right").tolist()):
             self._shards[shard].check()
 
+    def first_rows(self) -> NDArray[np.int64]:
+        """Number of the first document of each shard, int64 ``[shards]``."""
+        first: NDArray[np.int64] = self._ends - self._counts
+        return first
+
     def token_lengths(self) -> NDArray[np.int64] | None:
         """Tokens of each document, int64 ``[documents]``; None if a shard does not know them."""
         parts = [shard.token_lengths() for shard in self._shards]

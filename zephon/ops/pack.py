@@ -18,13 +18,14 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from zephon._native import packing
-from zephon.cursor import LaneCursor, Tokens, check_tokens
+from zephon.cursor import LaneCursor, LazyCursor, Tokens, check_tokens
 from zephon.errors import ConfigError, ConfigTypeError, StateError
 from zephon.ops.documents import DocumentStream, Parts
 from zephon.options import check_int
@@ -141,6 +142,10 @@ class RowSource(ABC):
     def cursor(self) -> LaneCursor:
         """The position behind the rows taken."""
 
+    def mark(self) -> LazyCursor:
+        """The same, or what makes it at any later time."""
+        return self.cursor()
+
 
 class Windows(RowSource):
     """Rows that come out of windows, each computed as a whole."""
@@ -188,14 +193,16 @@ class WrapPacker(RowSource):
         self._pad_tail = pad_tail
         self._shape = _shape(options, vocab_size)
         self._cut: _Cut | None = None
-        self._given = 0  # rows of it; the stream of documents stands where it began
+        self._whole = 0  # rows of it
+        self._given = 0  # of those; the stream of documents stands where they began
         self._ended = False
 
     def take(self, count: int) -> Rows | None:
         """The next rows; a partial one only as the last of the lane and if it is padded."""
         if self._ended:
             return None
-        if self._cut is None or len(self._cut.rows) - self._given < count:
+        first, end = self._given, self._given + count
+        if end > self._whole:
             self._pass()
             documents = self._documents
             while documents.total() < count * self._options.max_length:
@@ -203,11 +210,13 @@ class WrapPacker(RowSource):
                     break
             # A cap ends rows early, so these are enough in any case, unless it is the end.
             self._cut = self._cut_all(documents.total() // self._options.max_length + 1)
-            if self._cut is None or len(self._cut.rows) < count:
+            self._whole = 0 if self._cut is None else len(self._cut.rows)
+            if self._whole < count:
                 return self._last()
-        first = self._given
-        self._given += count
-        return self._cut.rows.part(first, self._given)
+            first, end = 0, count
+        self._given = end
+        assert self._cut is not None
+        return self._cut.rows.part(first, end)
 
     def cursor(self) -> LaneCursor:
         """The next document, and how much of it was taken."""
@@ -215,11 +224,17 @@ class WrapPacker(RowSource):
             return LaneCursor(self._documents.cursor, _evidence=self._documents.evidence())
         return self._cut.cursor(self._given)
 
+    def mark(self) -> LazyCursor:
+        """The same, made when it is asked for."""
+        if self._cut is None or not self._given:
+            return self.cursor()
+        return partial(self._cut.cursor, self._given)
+
     def _pass(self) -> None:
         """Let the documents follow to what was given."""
         if self._cut is not None and self._given:
             self._documents.advance(*self._cut.end(self._given))
-        self._cut, self._given = None, 0
+        self._cut, self._whole, self._given = None, 0, 0
 
     def _cut_all(self, most: int) -> _Cut | None:
         """All complete rows of what is loaded, None if there is none."""

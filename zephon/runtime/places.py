@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from zephon._native import places
+from zephon._native.places import TokenPlaces
 from zephon.block import SharedBuffers, TokenBlock, TokenDocuments
 from zephon.io.dataset import Dataset
 from zephon.work.base import Draws, LaneOrder
@@ -31,11 +31,18 @@ class PlacedReader:
     def __init__(self, datasets: tuple[Dataset, ...]) -> None:
         sources = [dataset.token_places() or [] for dataset in datasets]
         self._datasets = datasets
-        self._buffers = SharedBuffers(place.tokens for shards in sources for place in shards)
-        self._places = places.TokenPlaces(
-            [(place.start, place.length, len(place.tokens)) for place in shards]
-            for shards in sources
+        shards = [place for places in sources for place in places]
+        self._source = np.repeat(np.arange(len(sources)), list(map(len, sources)))  # [shards]
+        self._first = np.concatenate([dataset.first_rows() for dataset in datasets])  # [shards]
+        self._buffers = SharedBuffers.of((place.tokens for place in shards), self._check)
+        self._places = TokenPlaces(
+            [(place.start, place.length, len(place.tokens)) for place in places]
+            for places in sources
         )
+
+    def _check(self, shard: int) -> None:
+        """Let the dataset tell what is wrong with a file."""
+        self._datasets[int(self._source[shard])].check(self._first[shard : shard + 1])
 
     def read(self, draws: Draws) -> TokenBlock:
         """The documents of ``draws``, in their order."""

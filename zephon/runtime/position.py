@@ -7,18 +7,23 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import overload
 
-from zephon.cursor import LaneCursor
+from zephon.cursor import LaneCursor, LazyCursor, resolve
 
 _BLOCK = 128
 """Cursors that are copied to change one of many."""
 
 
 class Cursors(Sequence[LaneCursor]):
-    """A tuple of cursors of which changing one copies few: a batch moves one of 65,536."""
+    """A tuple of cursors of which changing one copies few: a batch moves one of 65,536.
+
+    What makes a cursor may stand for it until somebody looks.
+    """
 
     __slots__ = ("_blocks", "_size")
+    _blocks: tuple[tuple[LazyCursor, ...], ...]
+    _size: int
 
-    def __init__(self, cursors: Sequence[LaneCursor]) -> None:
+    def __init__(self, cursors: Sequence[LazyCursor]) -> None:
         self._size = len(cursors)
         self._blocks = tuple(tuple(cursors[i : i + _BLOCK]) for i in range(0, self._size, _BLOCK))
 
@@ -26,7 +31,7 @@ class Cursors(Sequence[LaneCursor]):
         return self._size
 
     def __iter__(self) -> Iterator[LaneCursor]:
-        return chain.from_iterable(self._blocks)
+        return map(resolve, chain.from_iterable(self._blocks))
 
     @overload
     def __getitem__(self, index: int) -> LaneCursor: ...
@@ -35,7 +40,8 @@ class Cursors(Sequence[LaneCursor]):
     def __getitem__(self, index: int | slice) -> LaneCursor | tuple[LaneCursor, ...]:
         if isinstance(index, slice):
             return tuple(self)[index]
-        return self._blocks[index // _BLOCK][index % _BLOCK]
+        index = range(self._size)[index]
+        return resolve(self._blocks[index // _BLOCK][index % _BLOCK])
 
     def __eq__(self, other: object) -> bool:
         return tuple(self) == tuple(other) if isinstance(other, Sequence) else NotImplemented
@@ -43,14 +49,17 @@ class Cursors(Sequence[LaneCursor]):
     def __hash__(self) -> int:
         return hash(tuple(self))
 
-    def replaced(self, lane: int, cursor: LaneCursor) -> Cursors:
+    def replaced(self, lane: int, cursor: LazyCursor) -> Cursors:
         """The same but for one."""
-        made = Cursors(())
+        made = Cursors.__new__(Cursors)
+        made._size = self._size
+        if self._size == 1:
+            made._blocks = ((cursor,),)
+            return made
         number, inside = divmod(lane, _BLOCK)
         old = self._blocks[number]
         block = (*old[:inside], cursor, *old[inside + 1 :])
         made._blocks = (*self._blocks[:number], block, *self._blocks[number + 1 :])
-        made._size = self._size
         return made
 
 
@@ -89,9 +98,8 @@ class Position:
         """Before the first batch of a pass."""
         return cls(0, (LaneCursor(),) * lanes, passes)
 
-    def after(self, cursor: LaneCursor, share: Share) -> Position:
+    def after(self, cursor: LazyCursor, share: Share) -> Position:
         """Behind the next lane-batch of a rank, whose lane then stands at ``cursor``."""
-        lane = (self.delivered + share.rank) % len(self.cursors)
         cursors = self.cursors if isinstance(self.cursors, Cursors) else Cursors(self.cursors)
-        moved = cursors.replaced(lane, cursor)
+        moved = cursors.replaced((self.delivered + share.rank) % cursors._size, cursor)
         return Position(self.delivered + share.degree, moved, self.passes)
