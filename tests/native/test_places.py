@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -18,7 +20,8 @@ def build(sources: list[list[list[tuple[int, int]]]], tokens: int = 100) -> Toke
             (
                 np.array([start for start, _ in shard], np.int64),
                 np.array([length for _, length in shard], np.int64),
-                tokens,
+                np.zeros(tokens, np.uint16),
+                False,
             )
             for shard in shards
         ]
@@ -67,11 +70,42 @@ def test_arguments_that_do_not_fit_together_are_refused() -> None:
     with pytest.raises(ValueError, match="there are no sources"):
         TokenPlaces([])
     with pytest.raises(ValueError, match="source 1 has no shards"):
-        TokenPlaces([[(one, one, 1)], []])
+        TokenPlaces([[(one, one, one, False)], []])
     with pytest.raises(ValueError, match="start has 1 elements, length has 2"):
-        TokenPlaces([[(one, np.zeros(2, np.int64), 1)]])
-    with pytest.raises(ValueError, match="tokens is -1"):
-        TokenPlaces([[(one, one, -1)]])
-    places = TokenPlaces([[(one, one, 1)]])
+        TokenPlaces([[(one, np.zeros(2, np.int64), one, False)]])
+    with pytest.raises(ValueError, match="source 0: tokens must be a contiguous 1-D array"):
+        TokenPlaces([[(one, one, np.zeros(4)[::2], False)]])
+    places = TokenPlaces([[(one, one, one, False)]])
     with pytest.raises(ValueError, match="buffer has 2 elements, rows has 1"):
         places.find(np.zeros(1, np.int32), one, np.zeros(2, np.int32), one.copy(), one.copy())
+
+
+def test_documents_in_mapped_files_are_asked_for_in_runs(tmp_path: Path) -> None:
+    page = 4096
+    (tmp_path / "tokens").write_bytes(bytes(64 * page))
+    tokens = np.memmap(tmp_path / "tokens", np.uint16, "r")
+    start = np.array([0, 2 * page, 2 * page + 10, 20 * page], np.int64)
+    length = np.array([10, 10, 0, 2 * page], np.int64)
+    buffer = np.zeros(4, np.int32)
+    for mapped, gap, runs in (
+        (True, 0, 3),
+        (True, 5 * page, 2),
+        (True, 99 * page, 1),
+        (False, 0, 0),
+    ):
+        places = TokenPlaces([[(start, length, tokens, mapped)]])
+        found = places.read_ahead(buffer, start, length, gap=gap, skip_resident=False)
+        assert found == (runs, runs)
+    tokens.max()
+    places = TokenPlaces([[(start, length, tokens, True)]])
+    assert places.read_ahead(buffer, start, length, gap=0, skip_resident=True) == (3, 0)
+    with pytest.raises(ValueError, match=r"buffer\[1\] is 1, expected 0 to 0"):
+        places.read_ahead(
+            np.array([0, 1], np.int32), start[:2], length[:2], gap=0, skip_resident=True
+        )
+    with pytest.raises(ValueError, match="document 3 does not lie inside its buffer"):
+        places.read_ahead(buffer, start, 64 * length, gap=0, skip_resident=True)
+    with pytest.raises(ValueError, match="gap is -1"):
+        places.read_ahead(buffer, start, length, gap=-1, skip_resident=True)
+    with pytest.raises(ValueError, match="length has 3 elements, buffer has 4"):
+        places.read_ahead(buffer, start, length[:3], gap=0, skip_resident=True)

@@ -1,8 +1,9 @@
 # cython: language_level=3, boundscheck=False, wraparound=False
-"""Places of documents in token files: checks around zephon/places.hpp."""
+"""Places of documents in token files: checks around zephon/places.hpp and read_ahead.hpp."""
 
+from cpython.buffer cimport PyBUF_STRIDES, PyBuffer_Release, PyObject_GetBuffer
 from libc.stddef cimport size_t
-from libc.stdint cimport int32_t, int64_t
+from libc.stdint cimport int32_t, int64_t, uintptr_t
 from libcpp.vector cimport vector
 
 
@@ -45,18 +46,38 @@ cdef extern from "zephon/places.hpp" namespace "zephon" nogil:
         const CppPlaces&, const_ints, const_longs, ints, longs, longs) noexcept
 
 
+cdef extern from "zephon/read_ahead.hpp" namespace "zephon" nogil:
+    cdef struct AddressRange:
+        uintptr_t begin
+        uintptr_t end
+    cdef struct Advice:
+        int64_t runs
+        int64_t asked
+    cdef cppclass ranges_view "std::span<zephon::AddressRange>":
+        ranges_view()
+        ranges_view(AddressRange*, size_t)
+    Advice will_need(ranges_view, uintptr_t, bint) noexcept
+
+
+cdef struct Memory:
+    uintptr_t address  # 0: not in a mapped file
+    int64_t itemsize
+
+
 cdef class TokenPlaces:
     """Where the documents of sources of tokens lie, looked up without Python per document.
 
     Parameters
     ----------
-    sources : sequence of sequences of (start, length, tokens)
+    sources : sequence of sequences of (start, length, tokens, mapped)
         For each source its shards: the first token and the number of tokens of each
-        document (int64 ``[documents]`` both) and the tokens of the whole buffer. Shards
+        document (int64 ``[documents]`` both), the tokens of the whole buffer as a 1-D
+        array, and whether they lie in a mapped file that is worth reading ahead. Shards
         are numbered through all sources. The arrays are borrowed as long as this lives.
     """
 
     cdef vector[ShardPlaces] _shards
+    cdef vector[Memory] _memory
     cdef vector[int64_t] _end
     cdef vector[int64_t] _first_shard
     cdef list _held
@@ -65,27 +86,36 @@ cdef class TokenPlaces:
         cdef const int64_t[::1] start
         cdef const int64_t[::1] length
         cdef ShardPlaces shard
+        cdef Memory memory
+        cdef Py_buffer view
         cdef int64_t documents
         self._held = []
         self._shards.clear()
+        self._memory.clear()
         self._end.clear()
         self._first_shard.assign(1, 0)
         for i, shards in enumerate(sources):
             documents = 0
-            for one, other, tokens in shards:
+            for one, other, tokens, mapped in shards:
                 start, length = one, other
                 if start.shape[0] != length.shape[0]:
                     raise ValueError(f"source {i}: start has {start.shape[0]} elements, length has "
                                      f"{length.shape[0]}")
-                if tokens < 0:
-                    raise ValueError(f"source {i}: tokens is {tokens}, expected 0 or more")
-                self._held.append((start, length))
+                PyObject_GetBuffer(tokens, &view, PyBUF_STRIDES)
+                if view.ndim != 1 or view.strides[0] != view.itemsize:
+                    PyBuffer_Release(&view)
+                    raise ValueError(f"source {i}: tokens must be a contiguous 1-D array")
+                shard.tokens = view.shape[0]
+                memory.address = <uintptr_t> view.buf if mapped else 0
+                memory.itemsize = view.itemsize
+                PyBuffer_Release(&view)
+                self._held.append((start, length, tokens))
                 shard.start = &start[0] if start.shape[0] else NULL
                 shard.length = &length[0] if length.shape[0] else NULL
                 shard.documents = start.shape[0]
-                shard.tokens = tokens
                 documents += start.shape[0]
                 self._shards.push_back(shard)
+                self._memory.push_back(memory)
                 self._end.push_back(documents)
             if <int64_t> self._shards.size() == self._first_shard.back():
                 raise ValueError(f"source {i} has no shards, expected at least one")
@@ -130,3 +160,45 @@ cdef class TokenPlaces:
         if check.fault == PlaceFault.document:
             raise ValueError(f"document {rows[i]} of source {sources[i]} does not lie inside its "
                              "buffer: the index is damaged")
+
+    def read_ahead(
+        self, const int32_t[::1] buffer not None, const int64_t[::1] start not None,
+        const int64_t[::1] length not None, *, int64_t gap, bint skip_resident,
+    ):
+        """Ask the system for the pages of documents as :meth:`find` found them.
+
+        Of those in mapped files; what lies at most ``gap`` bytes apart is asked for
+        together. ``skip_resident`` leaves out what is in memory, as far as it is known.
+        Returns in how many runs the documents lie and how many were asked for.
+        """
+        cdef vector[AddressRange] ranges
+        cdef AddressRange one
+        cdef Advice advice
+        cdef Memory memory
+        cdef Py_ssize_t i
+        cdef int32_t number
+        for name, size in (("start", start.shape[0]), ("length", length.shape[0])):
+            if size != buffer.shape[0]:
+                raise ValueError(f"{name} has {size} elements, buffer has {buffer.shape[0]}")
+        if gap < 0:
+            raise ValueError(f"gap is {gap}, expected 0 or more")
+        ranges.reserve(<size_t> buffer.shape[0])
+        for i in range(buffer.shape[0]):
+            number = buffer[i]
+            if not 0 <= number < <int64_t> self._memory.size():
+                raise ValueError(f"buffer[{i}] is {number}, expected 0 to "
+                                 f"{self._memory.size() - 1}")
+            if (
+                start[i] < 0 or length[i] < 0 or start[i] > self._shards[number].tokens
+                or length[i] > self._shards[number].tokens - start[i]
+            ):
+                raise ValueError(f"document {i} does not lie inside its buffer")
+            memory = self._memory[number]
+            if memory.address:
+                one.begin = memory.address + <uintptr_t> (start[i] * memory.itemsize)
+                one.end = one.begin + <uintptr_t> (length[i] * memory.itemsize)
+                ranges.push_back(one)
+        with nogil:
+            advice = will_need(
+                ranges_view(ranges.data(), ranges.size()), <uintptr_t> gap, skip_resident)
+        return advice.runs, advice.asked

@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 
 import numpy as np
 
-from zephon._native.places import TokenPlaces
-from zephon.block import SharedBuffers, TokenBlock, TokenDocuments
+from zephon._native.places import TokenPlaces as NativePlaces
+from zephon.block import SharedBuffers, TokenBlock, TokenDocuments, mapping_of
 from zephon.io.dataset import Dataset
+from zephon.io.shard import TokenPlaces
 from zephon.work.base import Draws, LaneOrder
 
 _FIRST, _MOST = 64, 1024
 """Documents of the first block of a lane, which a batch waits for, and of later ones."""
 _IN_ALL, _LEAST = 2**17, 32
 """Documents that all lanes hold together, and one at least."""
+
+_GAP = 64 << 10
+"""Bytes between documents that are read from the disk all the same."""
+_SMALL = 16 << 20
+"""Bytes of a file that needs no reading ahead: the system does that by itself."""
 
 
 class PlacedReader:
@@ -35,9 +42,13 @@ class PlacedReader:
         self._source = np.repeat(np.arange(len(sources)), list(map(len, sources)))  # [shards]
         self._first = np.concatenate([dataset.first_rows() for dataset in datasets])  # [shards]
         self._buffers = SharedBuffers.of((place.tokens for place in shards), self._check)
-        self._places = TokenPlaces(
-            [(place.start, place.length, len(place.tokens)) for place in places]
+        self._places = NativePlaces(
+            [(p.start, p.length, p.tokens, _worth_reading_ahead(p)) for p in places]
             for places in sources
+        )
+        # Of files that it may not write, the system does not say what is in memory.
+        self._tells = all(
+            os.access(dataset.place(0).file, os.W_OK) for dataset in datasets if dataset.total()
         )
 
     def _check(self, shard: int) -> None:
@@ -51,23 +62,35 @@ class PlacedReader:
         start, length = np.empty(count, dtype=np.int64), np.empty(count, dtype=np.int64)
         self._places.find(draws.sources, draws.rows, buffer, start, length)
         documents = TokenDocuments(self._buffers, buffer, start, length)
+        self._places.read_ahead(buffer, start, length, gap=_GAP, skip_resident=self._tells)
         return TokenBlock(draws.first, draws.sources, draws.rows, documents)
 
     def blocks(self, order: LaneOrder, first: int, lanes: int) -> Iterator[TokenBlock]:
         """Documents of a lane of ``lanes`` from draw ``first`` on, to its end.
 
-        A block that is restored into is looked at before it is collated, so its file is
-        checked here; every other one is when a batch is.
+        Each but the first is found, and asked for from the disk, while the one before is
+        packed. The first may be restored into and looked at before it is collated, so its
+        file is checked here; every other one is when a batch is.
         """
         size, most = _FIRST, max(_LEAST, min(_MOST, _IN_ALL // lanes))
-        begun = False
-        while len(draws := order.draws(first, min(size, most))):
-            if not begun:
-                self._datasets[int(draws.sources[0])].check(draws.rows[:1])
-                begun = True
+        draws = order.draws(first, min(size, most))
+        if len(draws):
+            self._datasets[int(draws.sources[0])].check(draws.rows[:1])
             yield self.read(draws)
+        ahead: TokenBlock | None = None  # while its pages come from the disk another is packed
+        while len(draws):
             first += len(draws)
             size *= 4
+            draws = order.draws(first, min(size, most))
+            block = self.read(draws) if len(draws) else None
+            if ahead is not None:
+                yield ahead
+            ahead = block
+
+
+def _worth_reading_ahead(place: TokenPlaces) -> bool:
+    """Whether it is a mapped file that is not read in no time."""
+    return place.tokens.nbytes >= _SMALL and mapping_of(place.tokens) is not None
 
 
 def placed_reader(datasets: tuple[Dataset, ...]) -> PlacedReader | None:
