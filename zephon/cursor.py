@@ -8,9 +8,9 @@ again, so their content is never saved.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -111,15 +111,6 @@ class LaneCursor:
     def without_check(self) -> LaneCursor:
         """The same place, taken on trust: what lies above it checks more."""
         return replace(self, _evidence=b"")
-
-
-LazyCursor: TypeAlias = LaneCursor | Callable[[], LaneCursor]
-"""A cursor, or what makes it: a batch does not pay for one that nobody asks for."""
-
-
-def resolve(cursor: LazyCursor) -> LaneCursor:
-    """The cursor itself."""
-    return cursor if isinstance(cursor, LaneCursor) else cursor()
 
 
 def check_tokens(parts: Iterable[Tokens]) -> bytes:

@@ -12,7 +12,14 @@ from numpy.typing import NDArray
 
 from zephon.aligned import Aligned, join_buffers
 from zephon.block import SharedBuffers, TokenBlock
-from zephon.cursor import CHECK_TOKENS, DocumentCursor, Dropped, Tokens, check_tokens
+from zephon.cursor import (
+    CHECK_TOKENS,
+    DocumentCursor,
+    Dropped,
+    LaneCursor,
+    Tokens,
+    check_tokens,
+)
 from zephon.errors import DataError, StateError
 from zephon.rows import Rows
 
@@ -90,6 +97,23 @@ class Parts:
             Dropped(*self.dropped[last].tolist()),
         )
 
+    def cursors_behind(
+        self, document: NDArray[np.int64], tokens: NDArray[np.int64]
+    ) -> CursorsBehind:
+        """The positions behind the first ``tokens`` of each of ``document``, at least one."""
+        done = self.offset[document] + tokens
+        finished = done == self.whole[document]
+        dropped = self.dropped[document]
+        same = not len(dropped) or bool((dropped[0] == dropped[-1]).all())  # counts only grow
+        return CursorsBehind(
+            self.buffers,
+            (self.draw[document] + finished).tolist(),
+            np.where(finished, 0, done).tolist(),
+            self.buffer[document].tolist(),
+            (self.start[document] + tokens).tolist(),
+            [Dropped(*counts) for counts in (dropped[:1] if same else dropped).tolist()],
+        )
+
     def tokens_before(self, document: int, tokens: int) -> tuple[Tokens, ...]:
         """What a cursor vouches for behind the first ``tokens`` of a part: those just before."""
         begin = int(self.start[document]) + tokens
@@ -119,6 +143,38 @@ class Parts:
             splits=splits,
             **shape,
         )
+
+
+@dataclass(frozen=True, slots=True)
+class CursorsBehind:
+    """Many positions at once, as :meth:`Parts.cursor_behind` and :meth:`Parts.tokens_before`.
+
+    Attributes
+    ----------
+    draw, token : list of int
+        Of each position.
+    buffer, end : list of int
+        Where the tokens before it lie: in which of ``buffers``, and up to which.
+    dropped : list of Dropped
+        What was left out before it; one for all if it is the same.
+    """
+
+    buffers: tuple[Tokens, ...]
+    draw: list[int]
+    token: list[int]
+    buffer: list[int]
+    end: list[int]
+    dropped: list[Dropped]
+
+    def cursor(self, index: int) -> LaneCursor:
+        """One of them, of a lane whose rows are windows each for itself."""
+        token, end = self.token[index], self.end[index]
+        dropped = self.dropped[index if len(self.dropped) > 1 else 0]
+        evidence: bytes | tuple[Tokens, ...] = b""
+        if token:
+            before = min(CHECK_TOKENS, token)
+            evidence = (self.buffers[self.buffer[index]][end - before : end],)
+        return LaneCursor(DocumentCursor(self.draw[index], token, dropped), _evidence=evidence)
 
 
 class DocumentStream:

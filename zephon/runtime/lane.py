@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from zephon.block import TokenBlock
-from zephon.cursor import DocumentCursor, Dropped, LaneCursor, LazyCursor
+from zephon.cursor import DocumentCursor, Dropped, LaneCursor
 from zephon.ops.documents import DocumentStream
 from zephon.ops.pack import PackOptions, RowSource, make_packer
 from zephon.ops.shuffle import Shuffle, ShuffleOptions
@@ -71,7 +71,7 @@ class Lane:
         self._rows = _rows(plan, lane, passes, cursor, executor)
         self._left = Dropped()
 
-    def take(self) -> tuple[Rows, LazyCursor] | None:
+    def take(self) -> tuple[Rows, LaneCursor] | None:
         """The next batch and the cursor behind it; None at the end of the lane."""
         rows = self._rows.take(self._size)
         if rows is None:
@@ -79,7 +79,7 @@ class Lane:
         if self._drop_last and len(rows.splits) <= self._size:
             self._left = Dropped(tail_tokens=int(rows.length.sum()))
             return None
-        return rows, self._rows.mark()
+        return rows, self._rows.cursor()
 
     def dropped(self) -> Dropped:
         """What was left out up to here; at the end, everything that was."""

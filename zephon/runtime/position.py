@@ -7,23 +7,20 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import overload
 
-from zephon.cursor import LaneCursor, LazyCursor, resolve
+from zephon.cursor import LaneCursor
 
 _BLOCK = 128
 """Cursors that are copied to change one of many."""
 
 
 class Cursors(Sequence[LaneCursor]):
-    """A tuple of cursors of which changing one copies few: a batch moves one of 65,536.
-
-    What makes a cursor may stand for it until somebody looks.
-    """
+    """A tuple of cursors of which changing one copies few: a batch moves one of 65,536."""
 
     __slots__ = ("_blocks", "_size")
-    _blocks: tuple[tuple[LazyCursor, ...], ...]
+    _blocks: tuple[tuple[LaneCursor, ...], ...]
     _size: int
 
-    def __init__(self, cursors: Sequence[LazyCursor]) -> None:
+    def __init__(self, cursors: Sequence[LaneCursor]) -> None:
         self._size = len(cursors)
         self._blocks = tuple(tuple(cursors[i : i + _BLOCK]) for i in range(0, self._size, _BLOCK))
 
@@ -31,7 +28,7 @@ class Cursors(Sequence[LaneCursor]):
         return self._size
 
     def __iter__(self) -> Iterator[LaneCursor]:
-        return map(resolve, chain.from_iterable(self._blocks))
+        return chain.from_iterable(self._blocks)
 
     @overload
     def __getitem__(self, index: int) -> LaneCursor: ...
@@ -41,7 +38,7 @@ class Cursors(Sequence[LaneCursor]):
         if isinstance(index, slice):
             return tuple(self)[index]
         index = range(self._size)[index]
-        return resolve(self._blocks[index // _BLOCK][index % _BLOCK])
+        return self._blocks[index // _BLOCK][index % _BLOCK]
 
     def __eq__(self, other: object) -> bool:
         return tuple(self) == tuple(other) if isinstance(other, Sequence) else NotImplemented
@@ -49,7 +46,7 @@ class Cursors(Sequence[LaneCursor]):
     def __hash__(self) -> int:
         return hash(tuple(self))
 
-    def replaced(self, lane: int, cursor: LazyCursor) -> Cursors:
+    def replaced(self, lane: int, cursor: LaneCursor) -> Cursors:
         """The same but for one."""
         made = Cursors.__new__(Cursors)
         made._size = self._size
@@ -98,7 +95,7 @@ class Position:
         """Before the first batch of a pass."""
         return cls(0, (LaneCursor(),) * lanes, passes)
 
-    def after(self, cursor: LazyCursor, share: Share) -> Position:
+    def after(self, cursor: LaneCursor, share: Share) -> Position:
         """Behind the next lane-batch of a rank, whose lane then stands at ``cursor``."""
         cursors = self.cursors if isinstance(self.cursors, Cursors) else Cursors(self.cursors)
         moved = cursors.replaced((self.delivered + share.rank) % cursors._size, cursor)

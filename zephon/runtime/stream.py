@@ -11,7 +11,7 @@ from typing import Literal
 
 import numpy as np
 
-from zephon.cursor import Dropped, LazyCursor, resolve
+from zephon.cursor import Dropped, LaneCursor
 from zephon.errors import DataError
 from zephon.rows import Rows
 from zephon.runtime.exchange import Agreement
@@ -75,7 +75,7 @@ class Stream:
         self._plan = plan
         self._position = position
         self._executor: Executor | None = None
-        self._items: Iterator[tuple[SampleBatch, LazyCursor]] | None = None
+        self._items: Iterator[tuple[SampleBatch, LaneCursor]] | None = None
         self._closed = False
 
     def __iter__(self) -> Stream:
@@ -114,7 +114,7 @@ class Stream:
         if self._executor is not None:
             self._executor.shutdown(wait=False, cancel_futures=True)
 
-    def _start(self) -> Iterator[tuple[SampleBatch, LazyCursor]]:
+    def _start(self) -> Iterator[tuple[SampleBatch, LaneCursor]]:
         prefetch = self._plan.lane.prefetch
         if prefetch.buffer_size == 0 or not self._pays_to_run_ahead():
             return _Run(self._plan, self._position, None).batches()
@@ -139,9 +139,9 @@ class _Run:
         self._position = position
         self._executor = executor
         self._lanes: dict[int, Lane] = {}
-        self._begun: dict[int, LazyCursor] = dict(enumerate(position.cursors))
+        self._begun: dict[int, LaneCursor] = dict(enumerate(position.cursors))
 
-    def batches(self) -> Iterator[tuple[SampleBatch, LazyCursor]]:
+    def batches(self) -> Iterator[tuple[SampleBatch, LaneCursor]]:
         """Every lane-batch of the rank, with its lane's cursor behind it."""
         plan, lanes = self._plan, self._plan.lane.lanes
         finite = plan.lane.work.lane(0, lanes).length() is not None
@@ -167,7 +167,7 @@ class _Run:
                 yield self._batch(n, *(item or self._filler(n)))
             number = numbers[-1] + plan.share.degree
 
-    def _goes_on(self, items: list[tuple[Rows, LazyCursor] | None], number: int) -> bool:
+    def _goes_on(self, items: list[tuple[Rows, LaneCursor] | None], number: int) -> bool:
         """Whether round ``number`` of the lanes, of which these are ours, is delivered."""
         if self._plan.rounds is not None:
             if number >= self._plan.rounds:
@@ -183,14 +183,14 @@ class _Run:
         # Some rank has a batch unless on all ranks there is none.
         return not self._plan.agree(all(item is None for item in items))
 
-    def _take(self, number: int) -> tuple[Rows, LazyCursor] | None:
+    def _take(self, number: int) -> tuple[Rows, LaneCursor] | None:
         lane = number % self._plan.lane.lanes
         if lane not in self._lanes:
             self._lanes[lane] = Lane(
                 self._plan.lane,
                 lane,
                 self._position.passes,
-                resolve(self._begun[lane]),
+                self._begun[lane],
                 self._executor,
             )
         item = self._lanes[lane].take()
@@ -198,7 +198,7 @@ class _Run:
             self._begun[lane] = item[1]
         return item
 
-    def _filler(self, number: int) -> tuple[Rows, LazyCursor]:
+    def _filler(self, number: int) -> tuple[Rows, LaneCursor]:
         """A batch that teaches nothing: in each row one token of padding that is no padding."""
         plan = self._plan.lane
         size = plan.microbatch_size
@@ -218,14 +218,14 @@ class _Run:
         )
         return rows, self._begun[number % plan.lanes]
 
-    def _batch(self, number: int, rows: Rows, cursor: LazyCursor) -> tuple[SampleBatch, LazyCursor]:
+    def _batch(self, number: int, rows: Rows, cursor: LaneCursor) -> tuple[SampleBatch, LaneCursor]:
         plan = self._plan.lane
         batch = SampleBatch.from_rows(
             rows, datasets=plan.work.datasets, lane=number % plan.lanes, number=number
         )
         return batch, cursor
 
-    def _report(self, items: list[tuple[Rows, LazyCursor] | None]) -> None:
+    def _report(self, items: list[tuple[Rows, LaneCursor] | None]) -> None:
         """Say once what the pass left out."""
         undelivered = sum(int(item[0].length.sum()) for item in items if item is not None)
         total = Dropped(tail_tokens=undelivered)
