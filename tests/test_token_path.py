@@ -193,6 +193,7 @@ def test_token_files_are_places_and_start_no_thread(files: Make) -> None:
     before = threading.active_count()
     stream = zephon.Pipeline(work).pack_flat(**shape).batch(2)
     assert stream._said.stream_plan(work).lane.placed is not None
+    assert "token files are packed without threads" in stream.explain()
     for _ in islice(stream, 50):
         assert threading.active_count() == before
     stream.close()

@@ -12,6 +12,7 @@ import numpy as np
 from zephon.description import Description
 from zephon.estimate import tokens_per_row
 from zephon.options import divisors
+from zephon.runtime.places import are_placed
 from zephon.work.base import WorkSource
 from zephon.work.lengths import SourceLengths
 from zephon.work.mixture import WEIGHT_TOTAL
@@ -29,7 +30,7 @@ def explain(
 ) -> str:
     """The text of :meth:`zephon.Pipeline.explain`; ``steps`` asks for ``lengths``."""
     sections = [
-        ("stages", _stages(description)),
+        ("stages", _stages(description, work)),
         ("sources", _sources(description, work, lengths)),
         ("lanes", _lanes(description, work)),
         ("plan", _plan(description, work)),
@@ -46,7 +47,7 @@ def explain(
     return "\n".join(lines)
 
 
-def _stages(description: Description) -> Iterator[str]:
+def _stages(description: Description, work: WorkSource) -> Iterator[str]:
     tokenizer, pack = description.tokenizer, description.pack
     if tokenizer is not None:
         yield (
@@ -68,7 +69,10 @@ def _stages(description: Description) -> Iterator[str]:
         )
     prefetch = description.prefetch
     threads = prefetch.threads if prefetch.buffer_size else 0
-    yield f"prefetch   {_said(prefetch)}: {threads} threads read and tokenize"
+    does = f"{threads} threads read and tokenize"
+    if tokenizer is None and work.row_length is None and are_placed(work.datasets):
+        does = "token files are packed without threads, and read from the disk ahead"
+    yield f"prefetch   {_said(prefetch)}: {does}"
     yield f"options    {_said(description.options)}"
 
 

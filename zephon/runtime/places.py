@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
@@ -93,8 +93,11 @@ def _worth_reading_ahead(place: TokenPlaces) -> bool:
     return place.tokens.nbytes >= _SMALL and mapping_of(place.tokens) is not None
 
 
+def are_placed(datasets: Sequence[Dataset]) -> bool:
+    """Whether all of them know where their documents lie."""
+    return all(dataset.token_places() is not None for dataset in datasets)
+
+
 def placed_reader(datasets: tuple[Dataset, ...]) -> PlacedReader | None:
     """The reader of these datasets; None if one of them has to be read to find its documents."""
-    if any(dataset.token_places() is None for dataset in datasets):
-        return None
-    return PlacedReader(datasets)
+    return PlacedReader(datasets) if are_placed(datasets) else None
