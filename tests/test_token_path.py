@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import mmap
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from itertools import islice
@@ -16,6 +17,7 @@ from hypothesis import strategies as st
 
 import zephon
 from zephon import state as state_format
+from zephon.block import SharedBuffers, mapping_of
 from zephon.errors import DataError, StateError
 from zephon.megatron.builder import IndexedDatasetBuilder
 from zephon.ops import pack as pack_module
@@ -184,6 +186,68 @@ def test_places_give_the_batches_states_and_counts_of_documents_that_are_read(
             assert list(watched(again, len(found) - at - 1)) == found[at + 1 :]
 
 
+@MANY
+@given(SOURCES, shapes(), st.data())
+def test_ranks_stops_and_other_batch_sizes_leave_the_rows_of_every_lane_as_they_are(
+    files: Make, lengths: list[list[list[int]]], shape: dict[str, Any], data: st.DataObject
+) -> None:
+    datasets = files(lengths, "u2")
+    shape["work"]["exhausted_policy"] = "repeat"
+    if shape["pack"]["algorithm"] in ("first_fit", "best_fit"):
+        shape["pack"]["drop_oversized"] = False
+    lanes, size = shape["lanes"], 2
+
+    def make(batch: int, rank: int = 0, ranks: int = 1) -> zephon.Pipeline:
+        stream = build(datasets, {**shape, "batch": batch})
+        return stream.options(dp_degree=ranks, dp_group_id=rank)
+
+    def rows(batch: SampleBatch) -> list[Any]:
+        tokens = batch.to_training(dtype=np.int64, return_document_ids=True)
+        return list(zip(tokens["input_ids"].tolist(), tokens["document_ids"].tolist(), strict=True))
+
+    expected: dict[int, list[Any]] = {lane: [] for lane in range(lanes)}
+    stream = make(size)
+    for batch in islice(stream, 12 * lanes):
+        expected[batch.lane_ids[0]] += rows(batch)
+    stream.close()
+    found: dict[int, list[Any]] = {lane: [] for lane in range(lanes)}
+    state: bytes | None = None
+    for _ in range(3):
+        ranks = data.draw(st.sampled_from([n for n in (1, 2, 3, 4) if lanes % n == 0]))
+        steps, size = data.draw(st.integers(1, 4)), data.draw(st.sampled_from([1, 2, 3]))
+        parts = []
+        for rank in range(ranks):
+            stream = make(size, rank, ranks)
+            if state is not None:
+                stream.restore(state)
+            for batch in islice(stream, steps):
+                found[batch.lane_ids[0]] += rows(batch)
+            stream.close()
+            parts.append(stream.local_state())
+        state = state_format.merge(parts)
+    for lane, some in found.items():
+        common = min(len(some), len(expected[lane]))
+        assert some[:common] == expected[lane][:common]
+
+
+@MANY
+@given(SOURCES, shapes())
+def test_a_pass_of_cut_rows_leaves_out_less_than_a_batch_and_a_row_of_each_lane(
+    files: Make, lengths: list[list[list[int]]], shape: dict[str, Any]
+) -> None:
+    datasets = files(lengths, "u2")
+    shape["work"]["exhausted_policy"] = "redistribute"
+    shape["options"] |= {"tail": None, "end": "filler"}
+    shape["shuffle"] = 0
+    shape["pack"] |= {"algorithm": "wrap", "max_sequences_per_bin": None, "drop_oversized": None}
+    stream = build(datasets, shape)
+    given_tokens = sum(sum(batch.token_counts().values()) for batch in stream)
+    whole = sum(n for shards in lengths for some in shards for n in some)
+    row, lanes = shape["pack"]["max_length"], shape["lanes"]
+    size = shape["batch"] if shape["drop_last"] else 0
+    assert 0 <= whole - given_tokens < lanes * row * (1 + size)
+
+
 def test_token_files_are_places_and_start_no_thread(files: Make) -> None:
     import threading
 
@@ -222,6 +286,27 @@ def test_a_mixture_of_many_files_keeps_one_table_of_buffers(files: Make) -> None
         tables = {id(batch.rows().buffers) for batch in islice(stream, 40)}
         assert len(tables) == 1
         stream.close()
+
+
+def test_a_buffer_knows_the_file_that_it_is_mapped_from(tmp_path: Path) -> None:
+    (tmp_path / "tokens").write_bytes(bytes(8192))
+    mapped = np.memmap(tmp_path / "tokens", np.uint16, "r")
+    with open(tmp_path / "tokens", "rb") as file:
+        mapping = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+    array = np.frombuffer(mapping, np.uint8)[100:].view(np.uint16)
+    assert mapping_of(array) is mapping
+    assert mapping_of(mapped[3:]) is not None
+    assert mapping_of(np.zeros(3)) is None
+    told: list[int] = []
+    buffers = SharedBuffers.of((np.zeros(3, np.int32), array), told.append)
+    assert len(buffers.native) == 2
+    used = np.array([1, 1, 0], np.int32)
+    buffers.check(used)
+    (tmp_path / "tokens").write_bytes(bytes(100))
+    buffers.check(used[2:])
+    assert not told
+    buffers.check(used)
+    assert told == [1]
 
 
 def test_documents_that_must_be_joined_are_read(tmp_path: Path) -> None:
