@@ -54,17 +54,15 @@ def test_memory_is_not_given_again_while_anything_refers_to_it(kind: str) -> Non
     assert pool.empty(SHAPE, dtype).data_ptr() == address
 
 
-def test_memory_is_aligned_and_serves_every_type_of_its_size() -> None:
+def test_memory_is_aligned_and_of_the_shape_and_type_asked_for() -> None:
     pool = TensorPool()
-    made = [pool.empty((3, n), torch.int32) for n in (1, 2, 5, 64)]
+    dtypes = (torch.int32, torch.int64, torch.bool, torch.float32)
+    made = [pool.empty((3, n), dtype) for n in (1, 2, 5, 64) for dtype in dtypes]
     assert all(tensor.data_ptr() % 64 == 0 and tensor.is_contiguous() for tensor in made)
-    address = made[3].data_ptr()
-    del made[3]
-    again = pool.empty((3, 4, 8), torch.float64)
-    assert again.data_ptr() == address
-    assert again.shape == (3, 4, 8)
+    assert [tensor.dtype for tensor in made] == [*dtypes] * 4
+    assert [tensor.shape[1] for tensor in made[::4]] == [1, 2, 5, 64]
     assert pool.empty((0, 7), torch.int64).shape == (0, 7)
-    assert repr(pool) == "TensorPool(4 blocks in use, 0 free)"
+    assert repr(pool) == "TensorPool(16 blocks in use, 1 free)"
 
 
 @given(st.lists(st.tuples(st.integers(0, 5), st.booleans()), max_size=60))

@@ -36,58 +36,49 @@ class TensorPool:
     Parameters
     ----------
     most : int
-        Blocks of one size that are kept for use; a batch takes one for each tensor.
+        Blocks of one shape and type that are kept for use; a batch takes one for each tensor.
     """
 
     def __init__(self, most: int = 64) -> None:
         check_int("most", most, 1, 2**20)
         self._most = most
-        self._free: dict[int, deque[NDArray[np.uint8]]] = {}
-        # For each block in use what watches the array that torch holds, by its identity.
-        self._watched: dict[int, weakref.ref[NDArray[Any]]] = {}
+        self._free: dict[tuple[tuple[int, ...], torch.dtype], deque[NDArray[Any]]] = {}
+        # For each block in use what watches the array that torch holds, where the block
+        # belongs, and the block; by the identity of the first.
+        self._watched: dict[int, tuple[weakref.ref[Any], deque[NDArray[Any]], NDArray[Any]]] = {}
+        self._on_death = self._take_back
 
     def empty(self, shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
         """A tensor of this shape with whatever was in its memory before."""
         import torch
 
-        count = math.prod(shape)
-        if count == 0:
-            return torch.empty(shape, dtype=dtype)
-        size = count * dtype.itemsize
-        free = self._free.get(size)
+        free = self._free.get((shape, dtype))
         if free is None:
-            free = self._free.setdefault(size, deque(maxlen=self._most))
+            free = self._free.setdefault((shape, dtype), deque(maxlen=self._most))
         try:
             block = free.pop()  # the one that was used last: it may still be in a cache
         except IndexError:
-            block = _aligned(size)
+            block = _aligned(shape, torch.empty(0, dtype=dtype).numpy().dtype)
         # The array belongs to the tensor's storage and dies with it; views of it are others.
         array = block.view()
-        tensor = torch.from_numpy(array).view(dtype).view(shape)
-        self._watch(array, block, free)
-        return tensor
+        reference = weakref.ref(array, self._on_death)
+        self._watched[id(reference)] = reference, free, block
+        return torch.from_numpy(array)
 
-    def _watch(
-        self, array: NDArray[Any], block: NDArray[np.uint8], free: deque[NDArray[np.uint8]]
-    ) -> None:
-        watched = self._watched
-
-        def back(reference: weakref.ref[NDArray[Any]]) -> None:
-            watched.pop(id(reference), None)
-            free.append(block)
-
-        reference = weakref.ref(array, back)
-        watched[id(reference)] = reference
+    def _take_back(self, reference: weakref.ref[Any]) -> None:
+        _, free, block = self._watched.pop(id(reference))
+        free.append(block)
 
     def __repr__(self) -> str:
         free = sum(map(len, self._free.values()))
         return f"TensorPool({len(self._watched)} blocks in use, {free} free)"
 
 
-def _aligned(size: int) -> NDArray[np.uint8]:
+def _aligned(shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
+    size = math.prod(shape) * dtype.itemsize
     memory = np.empty(size + _ALIGNMENT, dtype=np.uint8)
     skip = -memory.ctypes.data % _ALIGNMENT
-    return memory[skip : skip + size]
+    return memory[skip : skip + size].view(dtype).reshape(shape)
 
 
 def allocator(pool: TensorPool | None, pin_memory: bool) -> Allocate:
