@@ -11,6 +11,7 @@ import numpy as np
 
 from zephon.description import Description
 from zephon.estimate import tokens_per_row
+from zephon.ops.operator import Operator
 from zephon.options import divisors
 from zephon.runtime.places import are_placed
 from zephon.work.base import WorkSource
@@ -49,11 +50,13 @@ def explain(
 
 def _stages(description: Description, work: WorkSource) -> Iterator[str]:
     tokenizer, pack = description.tokenizer, description.pack
+    yield from map(_operator, description.operators)
     if tokenizer is not None:
         yield (
             f"{tokenizer.call:10} {_said(tokenizer.options)}, vocabulary "
             f"{tokenizer.vocab_size:,} ids, computed by {tokenizer.engine}"
         )
+    yield from map(_operator, description.token_operators)
     if pack is None:
         yield "pack_flat  is missing: the pipeline is not complete"
     else:
@@ -67,13 +70,21 @@ def _stages(description: Description, work: WorkSource) -> Iterator[str]:
             f"batch      microbatch_size={description.microbatch_size}, "
             f"drop_last={description.drop_last}"
         )
-    prefetch = description.prefetch
+    yield from (f"{function}: each batch" for function in description.batch_functions)
+    prefetch = description.reading()
     threads = prefetch.threads if prefetch.buffer_size else 0
-    does = f"{threads} threads read and tokenize"
-    if tokenizer is None and work.row_length is None and are_placed(work.datasets):
+    who = "processes" if description.options.runner == "process" else "threads"
+    does = f"{threads} {who} read and tokenize"
+    chained = description.operators or description.token_operators
+    if not chained and tokenizer is None and work.row_length is None and are_placed(work.datasets):
         does = "token files are packed without threads, and read from the disk ahead"
     yield f"prefetch   {_said(prefetch)}: {does}"
     yield f"options    {_said(description.options)}"
+
+
+def _operator(operator: Operator) -> str:
+    window = f", in windows of {operator.window:,} draws" if operator.window > 1 else ""
+    return f"{operator}{window}"
 
 
 def _said(options: Any) -> str:
