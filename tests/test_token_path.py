@@ -23,6 +23,7 @@ from zephon.megatron.builder import IndexedDatasetBuilder
 from zephon.ops import pack as pack_module
 from zephon.runtime import lane as lane_module
 from zephon.runtime import places as places_module
+from zephon.runtime.metrics import Metrics
 from zephon.types import SampleBatch
 
 KINDS = ["u1", "i2", "u2", "i4", "i8"]
@@ -256,7 +257,7 @@ def test_token_files_are_places_and_start_no_thread(files: Make) -> None:
     work = zephon.StaticMixtureWorkSource(datasets, {"a": 1}, exhausted_policy="repeat")
     before = threading.active_count()
     stream = zephon.Pipeline(work).pack_flat(**shape).batch(2)
-    assert stream._said.stream_plan(work).lane.placed is not None
+    assert stream._said.stream_plan(work, Metrics()).lane.placed is not None
     assert "token files are packed without threads" in stream.explain()
     for _ in islice(stream, 50):
         assert threading.active_count() == before

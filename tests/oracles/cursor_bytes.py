@@ -23,7 +23,7 @@ def encode_cursors(cursors: Iterable[LaneCursor]) -> bytes:
     for cursor in cursors:
         documents = cursor.documents
         numbers = (documents.draw, documents.token, cursor.rows, cursor.window, cursor.shuffled)
-        out += b"".join(map(varint, (*numbers, *documents.dropped.counts())))
+        out += b"".join(map(varint, (*numbers, *documents.dropped.counts()[:4])))
         if cursor.is_open:
             out += cursor.check
     return out

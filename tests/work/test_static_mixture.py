@@ -30,6 +30,9 @@ class FakeDataset:
     def raw_bytes(self):
         return self._bytes
 
+    def units(self):
+        return None
+
 
 WEB = FakeDataset("web", [40, 30, 30])
 BOOKS = FakeDataset("books", [25, 25])
