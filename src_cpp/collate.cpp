@@ -8,26 +8,9 @@
 namespace zephon {
 namespace {
 
-// Calls `visit(pointer to the tokens)` with the pointer's real type.
 template <typename Visit>
 decltype(auto) with_tokens(const TokenBuffer& buffer, Visit visit) noexcept {
-  switch (buffer.type) {
-    case TokenType::int8:
-      return visit(static_cast<const std::int8_t*>(buffer.tokens));
-    case TokenType::uint8:
-      return visit(static_cast<const std::uint8_t*>(buffer.tokens));
-    case TokenType::int16:
-      return visit(static_cast<const std::int16_t*>(buffer.tokens));
-    case TokenType::uint16:
-      return visit(static_cast<const std::uint16_t*>(buffer.tokens));
-    case TokenType::int32:
-      return visit(static_cast<const std::int32_t*>(buffer.tokens));
-    case TokenType::uint32:
-      return visit(static_cast<const std::uint32_t*>(buffer.tokens));
-    case TokenType::int64:
-      break;
-  }
-  return visit(static_cast<const std::int64_t*>(buffer.tokens));
+  return zephon::with_tokens(buffer.tokens, buffer.type, visit);
 }
 
 std::int64_t token_at(const TokenBuffer& buffer, std::int64_t index) noexcept {

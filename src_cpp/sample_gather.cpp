@@ -11,26 +11,6 @@ struct Place {
   std::int64_t offset;
 };
 
-template <typename Visit>
-void with_tokens(const void* tokens, TokenType type, Visit visit) noexcept {
-  switch (type) {
-    case TokenType::int8:
-      return visit(static_cast<const std::int8_t*>(tokens));
-    case TokenType::uint8:
-      return visit(static_cast<const std::uint8_t*>(tokens));
-    case TokenType::int16:
-      return visit(static_cast<const std::int16_t*>(tokens));
-    case TokenType::uint16:
-      return visit(static_cast<const std::uint16_t*>(tokens));
-    case TokenType::int32:
-      return visit(static_cast<const std::int32_t*>(tokens));
-    case TokenType::uint32:
-      return visit(static_cast<const std::uint32_t*>(tokens));
-    case TokenType::int64:
-      return visit(static_cast<const std::int64_t*>(tokens));
-  }
-}
-
 template <typename Token>
 void widen(const Token* __restrict from, std::int64_t count, std::int64_t* __restrict to) noexcept {
   for (std::int64_t i = 0; i < count; ++i) to[i] = static_cast<std::int64_t>(from[i]);

@@ -46,7 +46,7 @@ def two(make: MakeDataset, **options: Any) -> zephon.StaticMixtureWorkSource:
 def test_explain_is_the_whole_plan_in_words(memory_dataset: MakeDataset) -> None:
     stream = (
         zephon.Pipeline(two(memory_dataset, exhausted_policy="redistribute"))
-        .pack_flat(65, algorithm="best_fit", num_bins=300)
+        .pack_flat(65, algorithm="best_fit", num_bins=3000)
         .shuffle(16)
         .batch(2)
         .prefetch(64, 3)
@@ -56,7 +56,7 @@ def test_explain_is_the_whole_plan_in_words(memory_dataset: MakeDataset) -> None
         stream.explain()
         == """\
 stages
-  pack_flat  max_length=65, algorithm='best_fit', num_bins=300, pad_token_id=0
+  pack_flat  max_length=65, algorithm='best_fit', num_bins=3000, pad_token_id=0
   shuffle    buffer_size=16, seed=0
   batch      microbatch_size=2, drop_last=True
   prefetch   buffer_size=64, parallelism=3: 3 threads read and tokenize
@@ -77,7 +77,7 @@ plan
   piece 2: 50 documents in each lane, chunks of 64: web 100.00%
   tail: 4 documents, dealt to the lanes in turn
 compatibility
-  num_bins=300: no rows are kept open; best_fit packs windows of 300 documents"""
+  num_bins=3000: no rows are kept open; best_fit packs windows of 3000 documents"""
     )
 
 
@@ -170,7 +170,7 @@ def test_many_sources_are_not_listed_one_by_one(memory_dataset: MakeDataset) -> 
     [
         ("wrap", "repeat", 60),
         ("wrap", "redistribute", 80),  # into the second piece
-        ("best_fit", "repeat", 1200),  # windows of 256 documents, the longest of each first
+        ("best_fit", "repeat", 4800),  # windows of 1,024 documents, the longest of each first
         ("best_fit_wrap", "repeat", 1200),
     ],
 )

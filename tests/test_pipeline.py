@@ -206,7 +206,7 @@ def test_closing_from_another_thread_ends_a_wait_and_keeps_the_position(
         count = sum(1 for _ in iterator)
         timer.join()
         assert stream.passes == 0
-        assert f"delivered: {count} lane" in zephon.state.describe(stream.local_state())
+        assert f"delivered: {count:,} lane" in zephon.state.describe(stream.local_state())
 
 
 def test_a_pipeline_in_a_cycle_is_collected_from_any_thread_without_a_deadlock(
@@ -473,8 +473,8 @@ def test_options_out_of_range_and_unknown_ones_are_named(
         make().options(aggregate_timeout=0)
     with pytest.raises(ConfigError, match="tail is 'keep', expected 'drop', 'pad' or None"):
         make().options(tail="keep")
-    with pytest.raises(ConfigError, match="end is 'known', expected 'agree' or 'filler'"):
-        make().options(end="known")
+    with pytest.raises(ConfigError, match="end is 'soon', expected 'agree', 'filler' or 'known'"):
+        make().options(end="soon")
     with pytest.raises(ConfigTypeError, match="drop_last is 1, expected True or False"):
         make().pack_flat(8).batch(2, drop_last=1)  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match="pad_token_id is 9, outside the vocabulary of 9 ids"):

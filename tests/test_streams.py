@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 import zephon
 from zephon import state as state_format
-from zephon.errors import LifecycleError, StateError
+from zephon.errors import ConfigError, LifecycleError, StateError
 from zephon.ops import pack as pack_module
 from zephon.types import SampleBatch
 
@@ -53,7 +53,7 @@ def shapes(draw: st.DrawFn, *, finite: bool) -> dict[str, Any]:
         "shuffle": draw(st.sampled_from([0, 3])),
         "lanes": draw(st.sampled_from([1, 2, 4, 6])),
         "tail": draw(st.sampled_from([None, "drop", "pad"])),
-        "end": draw(st.sampled_from(["agree", "filler"])),
+        "end": draw(st.sampled_from(["agree", "filler", "known"])),
     }
 
 
@@ -191,6 +191,71 @@ def test_a_pass_delivers_every_document_once_or_counts_it_and_resumes_anywhere(
     second = build(datasets, shape, drop_last=drop_last)
     second.restore(first.local_state())
     assert found + [content(batch) for batch in second] == expected
+
+
+@RANDOM
+@given(SOURCES, shapes(finite=True), st.booleans(), st.data())
+def test_an_end_that_is_known_is_the_one_that_is_agreed_on_for_any_ranks_and_stops(
+    memory_dataset: MakeDataset,
+    lengths: list[list[int]],
+    shape: dict[str, Any],
+    drop_last: bool,
+    data: st.DataObject,
+) -> None:
+    datasets = make_datasets(memory_dataset, lengths)
+    if all(n > shape["pack"]["max_length"] or n == 0 for some in lengths for n in some):
+        shape["pack"]["drop_oversized"] = False
+    shape["end"] = "agree"
+    agreed = build(datasets, shape, drop_last=drop_last)
+    expected = [content(batch) for batch in agreed]
+    shape["end"] = "known"
+    legal = [n for n in (1, 2, 4) if shape["lanes"] % n == 0]
+    found: list[Delivered] = []
+    state: bytes | None = None
+    # Some steps on some ranks, then the rest on others: none of them meets another.
+    for last in (False, True):
+        ranks = data.draw(st.sampled_from(legal))
+        steps = 10**6 if last else data.draw(st.integers(0, len(expected) // ranks))
+        parts = []
+        for rank in range(ranks):
+            stream = build(datasets, shape, rank=rank, ranks=ranks, drop_last=drop_last)
+            if state is not None:
+                stream.restore(state)
+            found += take(stream, steps)
+            if not last and data.draw(st.booleans()):
+                iter(stream)  # again in the same process, where other lanes' places are not known
+                stream.close()
+            parts.append(stream.local_state())
+        state = state_format.merge(parts)
+    assert sorted(found) == expected
+    if expected or state_format.decode(state).passes:
+        assert state == agreed.local_state()
+
+
+def test_an_end_cannot_be_known_where_lengths_are_not(
+    write_jsonl: Callable[..., Any], tokenizer_folder: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from zephon import estimate
+
+    text = zephon.Dataset.from_path("text", write_jsonl("t.jsonl", ["the fox"] * 5000))
+
+    def make(dataset: zephon.Dataset, **more: Any) -> zephon.Pipeline:
+        work = zephon.StaticMixtureWorkSource([dataset], {dataset.name: 1})
+        stream = zephon.Pipeline(work).tokenize(tokenizer_folder, field="text")
+        return stream.pack_flat(9).batch(1).prefetch(0).options(end="known", **more)
+
+    stream = make(text)
+    told = "end='known' needs the length of every document before the first batch, and those of"
+    with pytest.raises(ConfigError, match=told):
+        next(iter(stream))
+    assert [issue.code for issue in stream.validate().errors] == ["end-not-known"]
+    tokens = zephon.Dataset.from_dict("m", {0: zephon.InMemoryShard([{"tokens": [1] * 9}] * 9)})
+    work = zephon.StaticMixtureWorkSource([tokens], {"m": 1})
+    for limit, cap in (("MOST_ADDED_DRAWS", None), ("EXACT_DRAWS", 3)):
+        monkeypatch.setattr(estimate, limit, 8)
+        whole = zephon.Pipeline(work).pack_flat(9, max_sequences_per_bin=cap).batch(1)
+        with pytest.raises(ConfigError, match="the lengths of all 9 documents of a pass"):
+            iter(whole.options(end="known"))
 
 
 def test_the_second_pass_is_another_order_of_the_same_documents(

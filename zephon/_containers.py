@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from zephon._memory import TensorPool, allocator
 from zephon.errors import ConfigError, ConfigTypeError
 
 
@@ -21,17 +22,25 @@ class Container:
     ----------
     dtype : torch.dtype, NumPy dtype, "auto" or None
         ``"auto"`` is ``torch.int64``; None is lists.
+    pool, pin_memory
+        Where memory for tensors comes from, see :func:`zephon._memory.allocator`.
     """
 
-    def __init__(self, dtype: Any) -> None:
+    def __init__(
+        self, dtype: Any, pool: TensorPool | None = None, pin_memory: bool = False
+    ) -> None:
         self._torch: Any = None
         self._dtype: Any = None
         self.lists = dtype is None
+        tensors = (isinstance(dtype, str) and dtype == "auto") or type(dtype).__module__ == "torch"
+        if (pool is not None or pin_memory) and not tensors:
+            raise ConfigError(f"pool and pin_memory are about tensors, but dtype is {dtype!r}")
         if dtype is None:
             return
-        if (isinstance(dtype, str) and dtype == "auto") or type(dtype).__module__ == "torch":
+        if tensors:
             import torch
 
+            self._allocate = allocator(pool, pin_memory)
             self._torch = torch
             self._dtype = torch.int64 if isinstance(dtype, str) else dtype
         else:
@@ -47,7 +56,7 @@ class Container:
         if self._torch is None:
             return np.empty(shape, dtype)
         name = "bool" if dtype is np.bool_ else np.dtype(dtype).name
-        array: NDArray[Any] = self._torch.empty(shape, dtype=getattr(self._torch, name)).numpy()
+        array: NDArray[Any] = self._allocate(shape, getattr(self._torch, name)).numpy()
         return array
 
     def wrap(self, array: NDArray[Any]) -> Any:

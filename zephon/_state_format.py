@@ -35,6 +35,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from zephon._native.cursors import encode_cursors
 from zephon.cursor import DocumentCursor, Dropped, LaneCursor
 from zephon.errors import ConfigTypeError, StateError
 from zephon.work.history import History, Stretch
@@ -107,20 +108,6 @@ class StreamState:
 
 def encode(state: StreamState) -> bytes:
     """The bytes of a state."""
-    cursors = bytearray()
-    for cursor in state.cursors:
-        documents = cursor.documents
-        for value in (
-            documents.draw,
-            documents.token,
-            cursor.rows,
-            cursor.window,
-            cursor.shuffled,
-            *documents.dropped.counts()[:4],
-        ):
-            cursors += _varint(value)
-        if cursor.is_open:
-            cursors += cursor.check
     sources = b"".join(
         _name_digest(source.name) + source.digest + source.weight.to_bytes(8, "little")
         for source in state.sources
@@ -131,7 +118,7 @@ def encode(state: StreamState) -> bytes:
         (_POSITION, position),
         (_OPTIONS, to_json(state.options)),
         (_SOURCES, sources),
-        (_CURSORS, bytes(cursors)),
+        (_CURSORS, encode_cursors(state.cursors)),
         (_NAMES, to_json(names)),
     ]
     if state.part is not None:

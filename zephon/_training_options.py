@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from zephon._memory import TensorPool
 from zephon.aligned import MASK_FIELD
 from zephon.errors import ConfigError, ConfigTypeError
 
@@ -41,6 +42,8 @@ class TrainingOptions:
     mask_segment_starts: bool = False
     position_mode: PositionMode = "preserve"
     index_dtype: IndexDtype | None = None
+    pool: TensorPool | None = None
+    pin_memory: bool = False
 
     def __post_init__(self) -> None:
         for name in ("exclude_fields", "extra_fields"):

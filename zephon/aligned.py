@@ -71,6 +71,10 @@ def join_buffers(
     parts: Sequence[Buffered],
 ) -> tuple[tuple[NDArray[np.integer[Any]], ...], Aligned, list[NDArray[np.int32]]]:
     """The buffers of all parts, each once, and where those of each part have gone."""
+    first = parts[0] if parts else None
+    if first is not None and all(part.buffers is first.buffers for part in parts):
+        same = np.arange(len(first.buffers), dtype=np.int32)
+        return first.buffers, first.aligned, [same] * len(parts)
     buffers: list[NDArray[np.integer[Any]]] = []
     aligned: list[AlignedFields | None] = []
     seen: dict[int, int] = {}

@@ -6,14 +6,65 @@ a Python object per document: a token document is (buffer, start, length).
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import mmap
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from zephon._native import collate
 from zephon.aligned import Aligned, join_buffers
+
+
+class SharedBuffers(tuple[NDArray[np.integer[Any]], ...]):
+    """Buffers of tokens, with nothing beside them, that all blocks of a stream have in common.
+
+    They stay the same object on the way to a batch, so that nobody looks at each of
+    them again: a mixture may have thousands.
+
+    Attributes
+    ----------
+    mappings : tuple of mmap or None
+        The mapping that each of them lies in, if it does in one.
+    told : callable
+        Raises, given the number of a buffer, what is wrong with a file that was cut.
+    """
+
+    mappings: tuple[mmap.mmap | None, ...]
+    told: Callable[[int], None]
+
+    @classmethod
+    def of(
+        cls, buffers: Iterable[NDArray[np.integer[Any]]], told: Callable[[int], None]
+    ) -> SharedBuffers:
+        """These buffers."""
+        made = cls(buffers)
+        made.mappings = tuple(map(mapping_of, made))
+        made.told = told
+        return made
+
+    @cached_property
+    def native(self) -> collate.Buffers:
+        """The same for the collation kernel, checked once."""
+        return collate.Buffers(self)
+
+    def check(self, used: NDArray[np.int32]) -> None:
+        """Raise if a file under one of the buffers ``used`` has shrunk: reading it would kill."""
+        for number in set(used.tolist()):
+            mapping = self.mappings[number]
+            if mapping is not None and mapping.size() < len(mapping):
+                self.told(number)
+
+
+def mapping_of(array: NDArray[Any]) -> mmap.mmap | None:
+    """The mapped file that an array lies in, None if it does in other memory."""
+    base: Any = array
+    while base is not None and not isinstance(base, mmap.mmap):
+        base = base.obj if isinstance(base, memoryview) else getattr(base, "base", None)
+    return base
 
 
 @dataclass(frozen=True, slots=True)

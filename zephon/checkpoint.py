@@ -80,7 +80,7 @@ def write_state(
             stream_shape(description, work),
             source_states(work, data),
             position.delivered,
-            position.cursors,
+            tuple(position.cursors),
             position.passes,
             None if options.dp_degree == 1 else (options.dp_group_id, options.dp_degree),
             work.history,

@@ -253,7 +253,7 @@ def _exchange(subject: Subject) -> Iterator[Issue]:
     if distributed is not None and distributed.is_available() and distributed.is_initialized():
         return
     finite = not work.requires_token_priming and work.lane(0, options.lanes).length() is not None
-    stuck = finite and options.dp_degree > 1
+    stuck = finite and options.dp_degree > 1 and options.end != "known"
     yield Issue(
         "error" if stuck else "info",
         "no-exchange",
@@ -271,6 +271,15 @@ def _end(subject: Subject) -> Iterator[Issue]:
         return
     if subject.lengths is None or subject.description.microbatch_size is None:
         return
+    unknown = [one.name for one in subject.lengths if not one.exact]
+    if options.end == "known" and unknown:
+        yield Issue(
+            "error",
+            "end-not-known",
+            "options",
+            f"end='known' needs the length of every document before the first batch, and those of "
+            f"{_names(unknown)} are not known: use end='agree', or tokenize into .bin/.idx first",
+        )
     if (work.lane(0, options.lanes).length() or 0) > FEW:
         return
     steps = subject.estimate()

@@ -90,7 +90,7 @@ class _Collation:
 
     def __init__(self, batch: Collatable, options: TrainingOptions) -> None:
         self._batch, self._options = batch, options
-        self._container = Container(options.dtype)
+        self._container = Container(options.dtype, options.pool, options.pin_memory)
         self._rows = rows = batch.rows(options.tokens_field, ragged=True)
         shift = int(options.return_labels)
         self._width = max(rows.row_length - shift, 0)

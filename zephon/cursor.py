@@ -8,12 +8,14 @@ again, so their content is never saved.
 
 from __future__ import annotations
 
-import hashlib
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from zephon._native import cursors
 
 CHECK_TOKENS = 256
 """How many delivered tokens of an open document a cursor vouches for."""
@@ -95,9 +97,9 @@ class LaneCursor:
     shuffled : int
         Rows of it that were delivered.
     check : bytes
-        Eight bytes over delivered tokens that restoring comes across again (the
-        last delivered row of the window, or the end of what was delivered of the
-        open document), empty if there are none. A changed file, tokenizer or
+        Eight bytes over delivered tokens that restoring comes across again (of each
+        document in the last delivered row of the window, or the end of what was delivered
+        of the open document), empty if there are none. A changed file, tokenizer or
         function is noticed by them.
     """
 
@@ -105,7 +107,7 @@ class LaneCursor:
     rows: int = 0
     window: int = 0
     shuffled: int = 0
-    _evidence: bytes | tuple[Tokens, ...] = field(default=b"", repr=False, compare=False)
+    _evidence: bytes | Iterable[Tokens] = field(default=b"", repr=False, compare=False)
 
     @property
     def check(self) -> bytes:
@@ -124,9 +126,6 @@ class LaneCursor:
         return replace(self, _evidence=b"")
 
 
-def check_tokens(parts: tuple[Tokens, ...]) -> bytes:
+def check_tokens(parts: Iterable[Tokens]) -> bytes:
     """Eight bytes over token ids, whatever integer type they have."""
-    digest = hashlib.blake2b(digest_size=8)
-    for part in parts:
-        digest.update(part.astype("<i8").tobytes())
-    return digest.digest()
+    return cursors.hash_tokens(parts)

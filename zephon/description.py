@@ -134,14 +134,18 @@ class Description:
         work: WorkSource,
         metrics: Metrics,
         agreement: Callable[[], WorkerAgreement] | None = None,
+        rounds: int | None = None,
     ) -> StreamPlan:
-        """What iterating ``work`` runs, if it is ready; ConfigError for what cannot work."""
+        """What iterating ``work`` runs, if it is ready; ConfigError for what cannot work.
+
+        ``rounds`` are those of a pass whose end is known.
+        """
         assert self.microbatch_size is not None
         options = self.options
         finite = work.lane(0, options.lanes).length() is not None
         agree: Callable[[bool], bool] = alone
         about = None
-        if finite and options.dp_degree > 1:
+        if finite and options.dp_degree > 1 and rounds is None:
             if agreement is None:
                 agree = Agreement(open_exchange(options, "end"))
             else:
@@ -168,4 +172,5 @@ class Description:
             end=options.end,
             agree=agree,
             about=about,
+            rounds=rounds,
         )

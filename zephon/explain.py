@@ -13,6 +13,7 @@ from zephon.description import Description
 from zephon.estimate import tokens_per_row
 from zephon.ops.operator import Operator
 from zephon.options import divisors
+from zephon.runtime.places import are_placed
 from zephon.work.base import WorkSource
 from zephon.work.lengths import SourceLengths
 from zephon.work.mixture import WEIGHT_TOTAL
@@ -30,7 +31,7 @@ def explain(
 ) -> str:
     """The text of :meth:`zephon.Pipeline.explain`; ``steps`` asks for ``lengths``."""
     sections = [
-        ("stages", _stages(description)),
+        ("stages", _stages(description, work)),
         ("sources", _sources(description, work, lengths)),
         ("lanes", _lanes(description, work)),
         ("plan", _plan(description, work)),
@@ -47,7 +48,7 @@ def explain(
     return "\n".join(lines)
 
 
-def _stages(description: Description) -> Iterator[str]:
+def _stages(description: Description, work: WorkSource) -> Iterator[str]:
     tokenizer, pack = description.tokenizer, description.pack
     yield from map(_operator, description.operators)
     if tokenizer is not None:
@@ -73,7 +74,11 @@ def _stages(description: Description) -> Iterator[str]:
     prefetch = description.reading()
     threads = prefetch.threads if prefetch.buffer_size else 0
     who = "processes" if description.options.runner == "process" else "threads"
-    yield f"prefetch   {_said(prefetch)}: {threads} {who} read and tokenize"
+    does = f"{threads} {who} read and tokenize"
+    chained = description.operators or description.token_operators
+    if not chained and tokenizer is None and work.row_length is None and are_placed(work.datasets):
+        does = "token files are packed without threads, and read from the disk ahead"
+    yield f"prefetch   {_said(prefetch)}: {does}"
     yield f"options    {_said(description.options)}"
 
 

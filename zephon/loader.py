@@ -14,7 +14,7 @@ from zephon.options import check_int
 if TYPE_CHECKING:
     from zephon.packing import BatchOutputFormat, PackedSequenceContract
     from zephon.pipeline import Pipeline
-    from zephon.types import SampleBatch, TrainingBatch
+    from zephon.types import SampleBatch, TensorPool, TrainingBatch
 
 logger = logging.getLogger(__name__)
 
@@ -30,6 +30,8 @@ def convert_text_batch(
     output_format: BatchOutputFormat = "batched",
     pad_to_length: int | None = None,
     pad_token_id: int | None = None,
+    pool: TensorPool | None = None,
+    pin_memory: bool = False,
 ) -> TrainingBatch:
     """Tensors for a language model from a batch of rows.
 
@@ -55,6 +57,10 @@ def convert_text_batch(
         For rows that were not packed: unshifted length to pad them to.
     pad_token_id : int, optional
         What they are padded with; needed with ``pad_to_length``.
+    pool : TensorPool, optional
+        Where tensors take their memory from, rather than fresh from torch.
+    pin_memory : bool
+        Take it pinned, for asynchronous copies to a CUDA device.
 
     Returns
     -------
@@ -72,6 +78,7 @@ def convert_text_batch(
     """
     import torch
 
+    from zephon._memory import allocator
     from zephon._text_batch import adapt_collated
 
     if pad_to_length is not None and pad_token_id is None:
@@ -83,8 +90,9 @@ def convert_text_batch(
     names = {"input_ids": "input_ids", "labels": "labels", "document_ids": "document_ids"}
     if not allow_cross_document_attention:  # else they count through the row
         names["position_ids"] = "positions"
-    fields = {name: torch.empty(shape, dtype=torch.int64) for name in names}
-    fields["padding_mask"] = torch.empty(shape, dtype=torch.bool)
+    allocate = allocator(pool, pin_memory)
+    fields = {name: allocate(shape, torch.int64) for name in names}
+    fields["padding_mask"] = allocate(shape, torch.bool)
     sample_batch.collate(
         rows,
         shift=True,

@@ -81,10 +81,12 @@ class StreamOptions:
         each start of it.
     aggregate_timeout : float
         Seconds that ranks wait for each other.
-    end : {"agree", "filler"}
+    end : {"agree", "filler", "known"}
         How a finite pass ends where lanes have different numbers of batches: before
         the first round that not every lane fills, or when no lane has a batch left,
-        with batches of padding for the others.
+        with batches of padding for the others. ``"known"`` ends where ``"agree"`` does, at
+        a step that every rank computes for itself before the first batch, so that ranks
+        need not meet; the length of every document must be known.
     runner : {"threads", "inline", "process"} or None
         Where documents are read, tokenized and given to functions: in threads that work
         ahead; in the thread that asks for a batch, as with ``prefetch(0)``; or in processes.
@@ -112,7 +114,7 @@ class StreamOptions:
     aggregate_store: Any = None
     run_id: str | None = None
     aggregate_timeout: float = 300.0
-    end: Literal["agree", "filler"] = "agree"
+    end: Literal["agree", "filler", "known"] = "agree"
     runner: Runner | None = None
     io_options: Any = None
     on_change: str | Collection[str] = "refuse"
@@ -135,8 +137,8 @@ class StreamOptions:
             object.__setattr__(self, "io_options", StoreOptions.from_any(self.io_options))
         if self.tail not in (None, "drop", "pad"):
             raise ConfigError(f"tail is {self.tail!r}, expected 'drop', 'pad' or None")
-        if self.end not in ("agree", "filler"):
-            raise ConfigError(f"end is {self.end!r}, expected 'agree' or 'filler'")
+        if self.end not in ("agree", "filler", "known"):
+            raise ConfigError(f"end is {self.end!r}, expected 'agree', 'filler' or 'known'")
         if self.runner not in (None, *RUNNERS):
             raise ConfigError(f"runner is {self.runner!r}, expected one of {', '.join(RUNNERS)}")
         if isinstance(self.on_change, str):

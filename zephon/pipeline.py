@@ -14,7 +14,7 @@ from zephon.adoption import resume
 from zephon.checkpoint import SourceData, read_state, source_data, write_state
 from zephon.cursor import Dropped
 from zephon.errors import ConfigError, ConfigTypeError, LifecycleError, ZephonError
-from zephon.estimate import estimate_steps
+from zephon.estimate import estimate_steps, known_rounds
 from zephon.explain import explain
 from zephon.ops.pack import PackOptions
 from zephon.options import StreamOptions, check_int
@@ -81,6 +81,7 @@ class Pipeline(Stages):
         self._exchange: Exchange | None = None
         self._metrics = Metrics()
         self._agree: Callable[[], WorkerAgreement] | None = None
+        self._rounds: tuple[int, int] | None = None  # a pass, and its rounds if they are known
 
     def __iter__(self) -> Iterator[SampleBatch]:
         if self._stream is not None:
@@ -90,9 +91,10 @@ class Pipeline(Stages):
         self._said.require_ready(self.ws)
         self._find_weights()
         self._metrics = Metrics()
-        plan = self._said.stream_plan(self.ws, self._metrics, self._agree)
+        position = self._here()
+        rounds = self._known_rounds(position)
+        plan = self._said.stream_plan(self.ws, self._metrics, self._agree, rounds)
         self._source_data()  # what a state needs is at hand before the first batch
-        position = self._position or Position.start(plan.lane.lanes)
         self._stream = Stream(plan, position)
         self._position = position
         return _Iteration(self, self._stream)
@@ -163,7 +165,7 @@ class Pipeline(Stages):
             self._asked_data = source_data(self._asked)
         resumed = resume(saved, self._said, self._asked, self._asked_data, self._asked_lengths)
         self.ws, self._data, self._position = resumed.work, resumed.data, resumed.position
-        self._lengths = None
+        self._lengths = self._rounds = None
 
     def explain(self, steps: int | None = None) -> str:
         """What this pipeline will do: stages, exact shares, lanes, the plan of its passes.
@@ -353,6 +355,20 @@ class Pipeline(Stages):
         if self.ws.requires_token_priming:
             self.ws = self.ws.primed(self._document_lengths())
 
+    def _known_rounds(self, position: Position) -> int | None:
+        """Rounds of the lanes in this pass, if it shall end where its lengths say.
+
+        Once for a pass: a rank does not follow the positions of other ranks' lanes.
+        """
+        finite = self.ws.lane(0, self._said.options.lanes).length() is not None
+        if self._said.options.end != "known" or not finite:
+            return None
+        if self._rounds is None or self._rounds[0] != position.passes:
+            lengths = () if self.ws.row_length is not None else self._document_lengths()
+            rounds = known_rounds(self._said, self.ws, lengths, position)
+            self._rounds = position.passes, rounds
+        return self._rounds[1]
+
     def _document_lengths(self) -> tuple[SourceLengths, ...]:
         if self._lengths is None:
             self._lengths = self._lengths_of(self.ws)
@@ -391,6 +407,7 @@ class Pipeline(Stages):
         if self._position is not None:
             raise LifecycleError(message)
         self.ws, self._lengths, self._data = self._asked, None, self._asked_data
+        self._rounds = None
 
 
 class _Iteration(Iterator["SampleBatch"]):

@@ -8,7 +8,7 @@ segments, never from the value of a token.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from zephon._native import collate
 from zephon.aligned import MASK_FIELD, Aligned, join_buffers
+from zephon.cursor import CHECK_TOKENS
 from zephon.errors import ConfigError, DataError
 
 ANY_ID = 2**62
@@ -89,15 +90,11 @@ class Rows:
         start = int(self.start[segment])
         return self.buffers[int(self.buffer[segment])][start : start + int(self.length[segment])]
 
-    def row_tokens(self, row: int) -> tuple[NDArray[np.integer[Any]], ...]:
-        """Tokens of one row, segment by segment, without a copy."""
-        return tuple(
-            self.tokens(i) for i in range(int(self.splits[row]), int(self.splits[row + 1]))
-        )
-
     @property
     def loss_masks(self) -> tuple[NDArray[np.uint8] | None, ...] | None:
         """For each buffer, 0 where a token is not to be learned; None if nothing is masked."""
+        if not self.aligned:
+            return None
         masks = tuple(None if fields is None else fields.loss_mask for fields in self.aligned)
         return masks if any(mask is not None for mask in masks) else None
 
@@ -165,6 +162,26 @@ class Rows:
             last=None if self.last is None else self.last[index],
             lineage=None if self.lineage is None else self.lineage[index],
             splits=splits,
+        )
+
+    def part(self, first: int, stop: int) -> Rows:
+        """Rows ``first`` to ``stop - 1``, without a copy."""
+        splits = self.splits[first : stop + 1]
+        begin, end = int(splits[0]), int(splits[-1])
+        return Rows(
+            self.buffers,
+            self.buffer[begin:end],
+            self.start[begin:end],
+            self.length[begin:end],
+            self.offset[begin:end],
+            self.source[begin:end],
+            self.row[begin:end],
+            splits - begin if begin else splits,
+            self.row_length,
+            self.pad_token_id,
+            self.vocab_size,
+            None if self.last is None else self.last[begin:end],
+            self.aligned,
         )
 
     def cu_seqlens(
@@ -235,8 +252,9 @@ class Rows:
                 f"rows have {self.row_length} token(s): inputs and labels that are shifted against "
                 "each other need rows of at least 2"
             )
+        shared = self.buffers if self.aligned else getattr(self.buffers, "native", self.buffers)
         bad: tuple[int, int, int] | None = collate.collate_rows(
-            self.buffers,
+            shared,
             self.buffer,
             self.start,
             self.length,
@@ -251,6 +269,29 @@ class Rows:
             **outputs,
         )
         return bad
+
+
+@dataclass(frozen=True, slots=True)
+class RowTokens:
+    """Some tokens of one row that tell it from others: the first ones of each segment.
+
+    As many as a cursor vouches for, and one of each segment at least. They are looked at
+    when somebody iterates, which a batch does not pay for.
+    """
+
+    rows: Rows
+    row: int
+
+    def __iter__(self) -> Iterator[NDArray[np.integer[Any]]]:
+        rows = self.rows
+        segments = slice(*rows.splits[self.row : self.row + 2].tolist())
+        lengths = rows.length[segments].tolist()
+        each = max(CHECK_TOKENS // max(len(lengths), 1), 1)
+        places = zip(
+            rows.buffer[segments].tolist(), rows.start[segments].tolist(), lengths, strict=True
+        )
+        for buffer, start, length in places:
+            yield rows.buffers[buffer][start : start + min(length, each)]
 
 
 def concatenate(parts: Sequence[Rows]) -> Rows:

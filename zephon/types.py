@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from zephon._document_fields import DocumentFields
+from zephon._memory import TensorPool
 from zephon._row_records import (
     count_by_source,
     field_names,
@@ -42,6 +43,7 @@ from zephon._sample import (
 from zephon._training_batch import TrainingBatch
 from zephon._training_options import IndexDtype, PositionMode, TrainingOptions
 from zephon.aligned import MASK_FIELD
+from zephon.block import SharedBuffers
 from zephon.collation import to_training
 from zephon.errors import DataError
 from zephon.records import (
@@ -80,6 +82,7 @@ __all__ = [
     "SampleRecord",
     "ShardId",
     "StreamItem",
+    "TensorPool",
     "TrainingBatch",
 ]
 
@@ -111,7 +114,7 @@ class SampleBatch:
         cls, rows: Rows, *, datasets: tuple[Dataset, ...], lane: int, number: int
     ) -> SampleBatch:
         """A batch of packed rows; ``number`` is its place among the run's lane-batches."""
-        batch = cls(())
+        batch = cls.__new__(cls)
         batch._records, batch._rows = None, rows
         batch._datasets, batch._lane, batch._number = datasets, lane, number
         return batch
@@ -276,8 +279,11 @@ class SampleBatch:
 
         Padding that payloads made by hand come with stays what it is.
         """
-        for source in set(rows.source.tolist()) - {-1}:
-            self._datasets[source].check(rows.row[rows.source == source])
+        if isinstance(rows.buffers, SharedBuffers):
+            rows.buffers.check(rows.buffer)
+        else:
+            for source in set(rows.source.tolist()) - {-1}:
+                self._datasets[source].check(rows.row[rows.source == source])
         bad = rows.collate(shift=shift, ignore_index=ignore_index, **more)
         if bad is not None:
             segment, at, token = bad
@@ -317,6 +323,8 @@ class SampleBatch:
         mask_segment_starts: bool = False,
         position_mode: PositionMode = "preserve",
         index_dtype: IndexDtype | None = None,
+        pool: TensorPool | None = None,
+        pin_memory: bool = False,
     ) -> dict[str, Any]:
         """Tensors for training.
 
@@ -377,6 +385,10 @@ class SampleBatch:
         index_dtype : {"int64", "int32"}, optional
             Of positions and document ids, written so in the first place; as ``dtype``
             if not given.
+        pool : TensorPool, optional
+            Where tensors take their memory from, rather than fresh from torch.
+        pin_memory : bool
+            Take it pinned, for asynchronous copies to a CUDA device.
 
         Returns
         -------
@@ -414,6 +426,8 @@ class SampleBatch:
                 mask_segment_starts=mask_segment_starts,
                 position_mode=position_mode,
                 index_dtype=index_dtype,
+                pool=pool,
+                pin_memory=pin_memory,
             ),
         )
 

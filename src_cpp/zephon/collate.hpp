@@ -5,10 +5,9 @@
 #include <cstdint>
 
 #include "zephon/segments.hpp"
+#include "zephon/tokens.hpp"
 
 namespace zephon {
-
-enum class TokenType : std::uint8_t { int8, uint8, int16, uint16, int32, uint32, int64 };
 
 // Memory that documents lie in, aligned to its token type.
 struct TokenBuffer {

@@ -96,7 +96,7 @@ def test_with_another_micro_batch_size_every_lane_goes_on_with_its_next_row(
         assert len(rows) >= 5
 
 
-@pytest.mark.parametrize("end", ["agree", "filler"])
+@pytest.mark.parametrize("end", ["agree", "filler", "known"])
 def test_a_finite_pass_ends_on_all_ranks_behind_the_same_step(launch: Any, end: str) -> None:
     shape = {"policy": "redistribute", "lanes": 4, "end": end}
     whole = launch("stream", 1, steps=10**6, **shape).results()

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from oracles.collate import Segment, collate, first_outside
-from zephon._native.collate import collate_rows
+from zephon._native.collate import Buffers, collate_rows
 
 DTYPES = ("int8", "uint8", "int16", "uint16", "int32", "uint32", "int64")
 OUTPUTS = ("input_ids", "labels", "positions", "document_ids", "padding_mask")
@@ -487,3 +487,35 @@ def test_an_array_is_given_back_after_a_call_and_after_a_refusal(name: str, refu
         room.append(0)
     del array, arguments
     room.append(0)  # would raise as well if the call still held the array's memory
+
+
+def test_shared_buffers_give_what_a_sequence_of_them_gives() -> None:
+    tokens = [np.arange(10, dtype=np.uint16), np.arange(20, 30, dtype=np.int64)]
+    shared = Buffers(tokens)
+    assert len(shared) == 2
+    found = []
+    for buffers in (tokens, shared):
+        out = np.empty((2, 3), np.int64)
+        bad = collate_rows(
+            buffers,
+            np.array([0, 1, 1], np.int32),
+            np.array([2, 5, 0]),
+            np.array([2, 2, 1]),
+            np.array([0, 2, 3]),
+            row_length=4,
+            shift=True,
+            pad_id=7,
+            ignore_index=-1,
+            vocab_size=26,
+            input_ids=out,
+        )
+        found.append((bad, out[0].tolist()))
+    assert found[0] == found[1] == ((1, 1, 26), [2, 3, 25])
+    arguments = (np.array([2], np.int32), np.array([0]), np.array([1]), np.array([0, 1]))
+    options = {"row_length": 4, "shift": True, "pad_id": 0, "ignore_index": -1}
+    with pytest.raises(ValueError, match=r"seg_buffer must lie in \[0, 2\), got 2 at index 0"):
+        collate_rows(shared, *arguments, **options)
+    with pytest.raises(ValueError, match="loss_mask must be None with shared Buffers"):
+        collate_rows(shared, *arguments, loss_mask=[None, None], **options)
+    with pytest.raises(TypeError, match=r"buffers\[1\] must be an int8 to int64"):
+        Buffers([tokens[0], np.zeros(3)])

@@ -89,7 +89,10 @@ def saved(cursor: LaneCursor) -> LaneCursor:
 
 
 def tokens_of(rows: Rows) -> list[list[int]]:
-    return [[int(t) for part in rows.row_tokens(b) for t in part] for b in range(len(rows))]
+    return [
+        [int(t) for s in range(*rows.splits[b : b + 2].tolist()) for t in rows.tokens(s)]
+        for b in range(len(rows))
+    ]
 
 
 def drain(rows: RowSource, count: int) -> list[list[int]]:

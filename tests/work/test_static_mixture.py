@@ -287,6 +287,7 @@ def test_shuffled_blocks_say_once_that_shards_are_not_shuffled(caplog):
             "dataset 'books' has no documents",
         ),
         ({"chunk_size": 0}, ConfigError, "chunk_size is 0, expected 1 to 16777216"),
+        ({"chunk_size": "big"}, ConfigTypeError, "chunk_size must be an int, not str"),
         ({"chunk_size": 1.5}, ConfigTypeError, "chunk_size must be an int, not float"),
         ({"seed": -1}, ConfigError, "seed is -1"),
         ({"shuffle_shards": 1}, ConfigTypeError, "shuffle_shards is 1, expected True or False"),
@@ -376,3 +377,30 @@ def test_a_single_shard_in_file_order_is_told_with_the_way_out(caplog):
         source([FakeDataset("one", [10])], {"one": 1}, shuffle_within_shard=True)
         source([FakeDataset("one", [10])], {"one": 1}, shuffle_block_size=4)
     assert caplog.text == ""
+
+
+class UnitDataset(FakeDataset):
+    """Decodes ``unit`` of its million documents together."""
+
+    def __init__(self, name, unit):
+        super().__init__(name, [10**6])
+        self.unit = unit
+
+    def unit_documents(self):
+        return self.unit
+
+
+def test_an_automatic_chunk_takes_whole_units_of_what_is_decoded_together():
+    def make(units, weights, **more):
+        datasets = [UnitDataset(name, unit) for name, unit in units.items()]
+        work = source(datasets, weights, chunk_size="auto", **more)
+        assert work.options()["chunk_size"] == work.chunk_size  # in effect, as a state has it
+        return work
+
+    assert make({"a": 1, "b": 1}, {"a": 1, "b": 3}).chunk_size == 16384
+    assert make({"a": 5000, "b": 1}, {"a": 1, "b": 3}).chunk_size == 4 * 5000 * 4
+    assert make({"a": 5000, "b": 60_000}, {"a": 1, "b": 3}).chunk_size == 4 * 60_000 * 4 // 3
+    assert make({"a": 10**6, "b": 1}, {"a": 1, "b": 999}).chunk_size == 2**24
+    assert make({"a": 3}, {"a": 1}, shuffle_block_size=50_000).chunk_size == 4 * 50_000
+    work = make({"a": 5000, "b": 1}, {"a": 1, "b": 3})
+    assert work.decode_factors(8) == (pytest.approx(1.25, abs=1e-3), 1.0)

@@ -13,11 +13,13 @@ from typing import Any
 _EXTENSIONS = frozenset(
     (
         "collate",
+        "cursors",
         "gather",
         "helpers_cpp",
         "mersenne",
         "order",
         "packing",
+        "places",
         "sentence_mapping",
         "text",
     )

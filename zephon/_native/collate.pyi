@@ -4,8 +4,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+class Buffers:
+    def __init__(self, buffers: Sequence[NDArray[np.integer[Any]]]) -> None: ...
+    def __len__(self) -> int: ...
+
 def collate_rows(
-    buffers: Sequence[NDArray[np.integer[Any]]],
+    buffers: Buffers | Sequence[NDArray[np.integer[Any]]],
     seg_buffer: NDArray[np.int32],
     seg_start: NDArray[np.int64],
     seg_length: NDArray[np.int64],

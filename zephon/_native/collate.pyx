@@ -262,6 +262,25 @@ cdef TokenBuffer _token_buffer(object tokens, object loss_mask, Py_ssize_t i, li
     return buffer
 
 
+cdef class Buffers:
+    """Buffers of tokens that many calls of :func:`collate_rows` share, checked once.
+
+    ``buffers`` is what that function takes; the memory is borrowed as long as this lives.
+    """
+
+    cdef vector[TokenBuffer] buffers
+    cdef list held
+
+    def __init__(self, buffers):
+        self.held = []
+        self.buffers.clear()
+        for i, tokens in enumerate(buffers):
+            self.buffers.push_back(_token_buffer(tokens, None, i, self.held))
+
+    def __len__(self):
+        return self.buffers.size()
+
+
 cdef int64_t* _output(object value, str name, int64_t rows, int64_t width,
                       list held) except? NULL:
     if value is None:
@@ -311,7 +330,7 @@ def collate_rows(
 
     Parameters
     ----------
-    buffers : sequence of int8 to int64 or uint8 to uint32 ``[any]``
+    buffers : Buffers, or a sequence of int8 to int64 or uint8 to uint32 ``[any]``
         The memory that the documents lie in.
     seg_buffer : int32 ``[n]``
         Which buffer each segment lies in.
@@ -354,6 +373,7 @@ def collate_rows(
     cdef CollateOutputs outputs
     cdef OutsideVocabulary outside
     cdef vector[TokenBuffer] token_buffers
+    cdef Buffers shared
     cdef _Array a_length, a_splits, a_buffer, a_start, array
     cdef list held = []
     cdef int64_t i, width
@@ -378,15 +398,22 @@ def collate_rows(
         held.append(array)
         sources.mask_starts = <const uint8_t*> array.view.buf
 
-    masks = [None] * len(buffers) if loss_mask is None else loss_mask
-    if len(masks) != len(buffers):
-        raise ValueError(f"loss_mask must have one entry for each of the {len(buffers)} buffers, "
-                         f"got {len(masks)}")
-    token_buffers.reserve(len(buffers))
-    for i, (tokens, mask) in enumerate(zip(buffers, masks)):
-        token_buffers.push_back(_token_buffer(tokens, mask, i, held))
-    sources.buffers = token_buffers.data()
-    sources.buffer_count = <int64_t> token_buffers.size()
+    if isinstance(buffers, Buffers):
+        if loss_mask is not None:
+            raise ValueError("loss_mask must be None with shared Buffers, which have none")
+        shared = <Buffers> buffers
+        sources.buffers = shared.buffers.data()
+        sources.buffer_count = <int64_t> shared.buffers.size()
+    else:
+        masks = [None] * len(buffers) if loss_mask is None else loss_mask
+        if len(masks) != len(buffers):
+            raise ValueError(f"loss_mask must have one entry for each of the {len(buffers)} "
+                             f"buffers, got {len(masks)}")
+        token_buffers.reserve(len(buffers))
+        for i, (tokens, mask) in enumerate(zip(buffers, masks)):
+            token_buffers.push_back(_token_buffer(tokens, mask, i, held))
+        sources.buffers = token_buffers.data()
+        sources.buffer_count = <int64_t> token_buffers.size()
     with nogil:
         check = check_sources(table, sources)
     i = check.index
@@ -396,7 +423,7 @@ def collate_rows(
     if check.fault == SourceFault.bounds:
         raise ValueError(
             f"segment {i} must lie inside buffers[{sources.buffer[i]}], which has "
-            f"{token_buffers[sources.buffer[i]].size} tokens, got seg_start {sources.start[i]} "
+            f"{sources.buffers[sources.buffer[i]].size} tokens, got seg_start {sources.start[i]} "
             f"and seg_length {table.length[i]}")
 
     if labels is not None and not shift:

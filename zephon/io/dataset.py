@@ -20,7 +20,7 @@ from zephon.io.parallel import in_order
 from zephon.io.remote import RemoteShard
 from zephon.io.resolve import PathLike, known_formats, resolve
 from zephon.io.resolve_remote import open_remote
-from zephon.io.shard import Place, Shard
+from zephon.io.shard import Place, Shard, TokenPlaces
 from zephon.io.unit_cache import UNITS as TEXT_UNITS
 
 
@@ -182,11 +182,22 @@ class Dataset:
         for shard in set(np.searchsorted(self._ends, rows, side="right").tolist()):
             self._shards[shard].check()
 
+    def first_rows(self) -> NDArray[np.int64]:
+        """Number of the first document of each shard, int64 ``[shards]``."""
+        first: NDArray[np.int64] = self._ends - self._counts
+        return first
+
     def token_lengths(self) -> NDArray[np.int64] | None:
         """Tokens of each document, int64 ``[documents]``; None if a shard does not know them."""
         parts = [shard.token_lengths() for shard in self._shards]
         known = [part for part in parts if part is not None]
         return np.concatenate(known) if len(known) == len(parts) else None
+
+    def token_places(self) -> list[TokenPlaces] | None:
+        """Where all documents lie, shard by shard; None if some have to be read to be found."""
+        parts = [shard.token_places() for shard in self._shards]
+        known = [part for part in parts if part is not None]
+        return known if len(known) == len(parts) else None
 
     def unit_documents(self) -> int:
         """Documents that are decoded together at most to read one."""

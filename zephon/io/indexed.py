@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from zephon.block import TokenDocuments
 from zephon.errors import DataError
 from zephon.io.probe import probe_digest
-from zephon.io.shard import Format, Place, Shard
+from zephon.io.shard import Format, Place, Shard, TokenPlaces
 from zephon.megatron.indexed import IndexedDataset
 
 
@@ -74,6 +74,12 @@ class IndexedShard(Shard):
     def token_lengths(self) -> NDArray[np.int64]:
         """Tokens of each document, as the index has them."""
         return self._lengths
+
+    def token_places(self) -> TokenPlaces | None:
+        """All documents, unless one had to be joined of scattered sequences."""
+        if self._scattered is not None:
+            return None
+        return TokenPlaces(self._tokens, self._starts, self._lengths)
 
     def place(self, row: int) -> Place:
         """The pair's data file and the document's number in it."""

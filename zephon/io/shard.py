@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +25,22 @@ class Place:
     def as_kwargs(self) -> dict[str, Any]:
         """The place as the keyword arguments of :class:`zephon.errors.DataError`."""
         return {"file": self.file, "record": self.record, "byte_offset": self.byte_offset}
+
+
+class TokenPlaces(NamedTuple):
+    """The documents of a shard as places in one buffer.
+
+    Attributes
+    ----------
+    tokens : 1-D C-contiguous integer array
+        The buffer.
+    start, length : int64 ``[documents]``
+        First token and number of tokens of each document.
+    """
+
+    tokens: NDArray[np.integer[Any]]
+    start: NDArray[np.int64]
+    length: NDArray[np.int64]
 
 
 class Shard(ABC):
@@ -55,6 +71,13 @@ class Shard(ABC):
 
     def token_lengths(self) -> NDArray[np.int64] | None:
         """Tokens of each document, int64 ``[documents]``; None if they would have to be read."""
+        return None
+
+    def token_places(self) -> TokenPlaces | None:
+        """Where every document lies, if all lie in one buffer of tokens and have nothing beside.
+
+        None if documents have to be read to be found.
+        """
         return None
 
     @property

@@ -11,8 +11,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from zephon.aligned import Aligned, join_buffers
-from zephon.block import TokenBlock
-from zephon.cursor import CHECK_TOKENS, DocumentCursor, Dropped, Tokens, check_tokens
+from zephon.block import SharedBuffers, TokenBlock
+from zephon.cursor import (
+    CHECK_TOKENS,
+    DocumentCursor,
+    Dropped,
+    LaneCursor,
+    Tokens,
+    check_tokens,
+)
 from zephon.errors import DataError, StateError
 from zephon.rows import Rows
 
@@ -79,6 +86,51 @@ class Parts:
         arrays = [getattr(self, f.name)[index] for f in fields(self)[2:]]
         return Parts(self.buffers, self.aligned, *arrays)
 
+    def cursor_behind(self, documents: int, tokens: int) -> DocumentCursor:
+        """The position behind so many parts and the first tokens of the next; not of none."""
+        if tokens:
+            return DocumentCursor(
+                int(self.draw[documents]),
+                int(self.offset[documents]) + tokens,
+                Dropped(*self.dropped[documents].tolist()),
+                int(self.child[documents]),
+            )
+        last = documents - 1
+        done = int(self.offset[last] + self.length[last])
+        finished = done == int(self.whole[last])
+        ended = finished and bool(self.final[last])  # the draw, too
+        return DocumentCursor(
+            int(self.draw[last]) + ended,
+            0 if finished else done,
+            Dropped(*self.dropped[last].tolist()),
+            0 if ended else int(self.child[last]) + finished,
+        )
+
+    def cursors_behind(
+        self, document: NDArray[np.int64], tokens: NDArray[np.int64]
+    ) -> CursorsBehind:
+        """The positions behind the first ``tokens`` of each of ``document``, at least one."""
+        done = self.offset[document] + tokens
+        finished = done == self.whole[document]
+        ended = finished & self.final[document]
+        dropped = self.dropped[document]
+        same = not len(dropped) or bool((dropped[0] == dropped[-1]).all())  # counts only grow
+        return CursorsBehind(
+            self.buffers,
+            (self.draw[document] + ended).tolist(),
+            np.where(ended, 0, self.child[document] + finished).tolist(),
+            np.where(finished, 0, done).tolist(),
+            self.buffer[document].tolist(),
+            (self.start[document] + tokens).tolist(),
+            [Dropped(*counts) for counts in (dropped[:1] if same else dropped).tolist()],
+        )
+
+    def tokens_before(self, document: int, tokens: int) -> tuple[Tokens, ...]:
+        """What a cursor vouches for behind the first ``tokens`` of a part: those just before."""
+        begin = int(self.start[document]) + tokens
+        before = min(CHECK_TOKENS, int(self.offset[document]) + tokens)
+        return (self.buffers[int(self.buffer[document])][begin - before : begin],)
+
     def rows(
         self,
         document: NDArray[np.int64],
@@ -103,6 +155,40 @@ class Parts:
             splits=splits,
             **shape,
         )
+
+
+@dataclass(frozen=True, slots=True)
+class CursorsBehind:
+    """Many positions at once, as :meth:`Parts.cursor_behind` and :meth:`Parts.tokens_before`.
+
+    Attributes
+    ----------
+    draw, child, token : list of int
+        Of each position.
+    buffer, end : list of int
+        Where the tokens before it lie: in which of ``buffers``, and up to which.
+    dropped : list of Dropped
+        What was left out before it; one for all if it is the same.
+    """
+
+    buffers: tuple[Tokens, ...]
+    draw: list[int]
+    child: list[int]
+    token: list[int]
+    buffer: list[int]
+    end: list[int]
+    dropped: list[Dropped]
+
+    def cursor(self, index: int) -> LaneCursor:
+        """One of them, of a lane whose rows are windows each for itself."""
+        token, end = self.token[index], self.end[index]
+        dropped = self.dropped[index if len(self.dropped) > 1 else 0]
+        evidence: bytes | tuple[Tokens, ...] = b""
+        if token:
+            before = min(CHECK_TOKENS, token)
+            evidence = (self.buffers[self.buffer[index]][end - before : end],)
+        place = DocumentCursor(self.draw[index], token, dropped, self.child[index])
+        return LaneCursor(place, _evidence=evidence)
 
 
 class DocumentStream:
@@ -209,24 +295,7 @@ class DocumentStream:
         parts = self.parts
         if parts is None or not (documents or tokens):
             return
-        if tokens:
-            self._cursor = DocumentCursor(
-                int(parts.draw[documents]),
-                int(parts.offset[documents]) + tokens,
-                Dropped(*parts.dropped[documents].tolist()),
-                int(parts.child[documents]),
-            )
-        else:
-            last = documents - 1
-            done = int(parts.offset[last] + parts.length[last])
-            finished = done == int(parts.whole[last])
-            ended = finished and bool(parts.final[last])  # the draw, too
-            self._cursor = DocumentCursor(
-                int(parts.draw[last]) + ended,
-                0 if finished else done,
-                Dropped(*parts.dropped[last].tolist()),
-                0 if ended else int(parts.child[last]) + finished,
-            )
+        self._cursor = parts.cursor_behind(documents, tokens)
         rest = parts.take(slice(documents, None))
         if tokens:
             rest = replace(
@@ -257,9 +326,7 @@ class DocumentStream:
         parts = self.parts
         if parts is None:  # nothing loaded: still where it was restored
             return self._check
-        begin = int(parts.start[0])
-        before = min(CHECK_TOKENS, self._cursor.token)
-        return (parts.buffers[int(parts.buffer[0])][begin - before : begin],)
+        return parts.tokens_before(0, 0)
 
     def _read(self, block: TokenBlock) -> Parts:
         """The parts of a block; what it leaves out is counted."""
@@ -385,7 +452,7 @@ def _add_first(values: NDArray[np.int64], amount: int) -> NDArray[np.int64]:
 
 def _compact(parts: Parts) -> Parts:
     """Let go of buffers that nothing refers to any more, once there are some."""
-    if len(parts.buffers) < _FEW_BUFFERS:
+    if len(parts.buffers) < _FEW_BUFFERS or isinstance(parts.buffers, SharedBuffers):
         return parts
     used = np.unique(parts.buffer)
     if len(used) == len(parts.buffers):

@@ -20,6 +20,7 @@ from zephon.runtime.batches import BatchFunctions
 from zephon.runtime.decode_ahead import decoding_ahead
 from zephon.runtime.documents import NO_OPERATORS, DocumentReader, read_ahead
 from zephon.runtime.metrics import PACK, Metrics
+from zephon.runtime.places import PlacedReader, placed_reader
 from zephon.work.base import LaneRows, WorkSource
 
 _TOKEN_BLOCK, _TEXT_BLOCK = 256, 32
@@ -54,6 +55,13 @@ class LanePlan:
     def reader(self) -> DocumentReader:
         """From draws to tokens, shared by all lanes."""
         return DocumentReader(self.work.datasets, self.tokenizer, self.chain, self.metrics)
+
+    @cached_property
+    def placed(self) -> PlacedReader | None:
+        """What finds documents without reading them; None if there are texts or records."""
+        if self.tokenizer is not None or self.chain or self.work.row_length is not None:
+            return None
+        return placed_reader(self.work.datasets)
 
     @cached_property
     def names(self) -> list[str]:
@@ -175,6 +183,8 @@ def _blocks(
 ) -> Iterator[TokenBlock]:
     prefetch, unit = plan.prefetch, plan.chain.unit
     order = plan.work.lane(lane, plan.lanes, passes)
+    if plan.placed is not None:
+        return plan.placed.blocks(order, draw, plan.lanes)
     if plan.tokenizer is None and not plan.chain:
         # Reading is arithmetic on places: handing it to other threads costs more than doing it.
         # Decoding row groups is not, and is begun in time.

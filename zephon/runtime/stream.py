@@ -12,6 +12,7 @@ from typing import Literal
 import numpy as np
 
 from zephon.cursor import Dropped, LaneCursor
+from zephon.errors import DataError
 from zephon.rows import Rows
 from zephon.runtime.exchange import Agreement
 from zephon.runtime.lane import Lane, LanePlan
@@ -26,7 +27,7 @@ logger = logging.getLogger(__name__)
 BATCHES_AHEAD = 4
 """Batches that are packed before they are asked for."""
 
-End = Literal["agree", "filler"]
+End = Literal["agree", "filler", "known"]
 
 
 def alone(value: bool) -> bool:
@@ -44,15 +45,18 @@ class StreamPlan:
         What makes the batches of a lane.
     share : Share
         Which of them are this rank's.
-    end : {"agree", "filler"}
+    end : {"agree", "filler", "known"}
         How a finite pass ends where lanes have different numbers of batches:
         before the first round that not every lane fills, or when none has a batch
-        left, with batches of padding for those that have not.
+        left, with batches of padding for those that have not; known: as the first,
+        behind ``rounds`` rounds of lanes.
     agree : callable
         From what holds on this rank to whether it holds on all, asked once for each
-        round of lanes of a finite pass.
+        round of lanes of a finite pass, unless its end is known.
     about : callable or None
         Told the number of the round before each question.
+    rounds : int or None
+        Rounds of lanes that the pass has in all, if that is known.
     """
 
     lane: LanePlan
@@ -60,6 +64,7 @@ class StreamPlan:
     end: End
     agree: Callable[[bool], bool]
     about: Callable[[int], None] | None = None
+    rounds: int | None = None
 
 
 class Stream:
@@ -117,6 +122,8 @@ class Stream:
             self._executor.shutdown(wait=False, cancel_futures=True)
 
     def _start(self) -> Iterator[tuple[SampleBatch | None, LaneCursor]]:
+        if not self._pays_to_run_ahead():
+            return _Run(self._plan, self._position, None).batches()
         self._executor = open_executor(self._plan.lane)
         run = _Run(self._plan, self._position, self._executor)
         if not self._plan.lane.ahead:
@@ -124,6 +131,17 @@ class Stream:
         ahead = Lookahead(run.batches(), BATCHES_AHEAD)
         self._plan.lane.metrics.watch("batch", BATCH, ahead.depth())
         return ahead
+
+    def _pays_to_run_ahead(self) -> bool:
+        """Whether a thread can do more than it costs to hand a batch over.
+
+        Not where documents are only places in mapped files: packing a batch is then a few
+        microseconds. Ranks that have to agree, and functions on batches, are waited for in
+        a thread all the same.
+        """
+        lane = self._plan.lane
+        waits = isinstance(self._plan.agree, Agreement) or bool(lane.on_batches.functions)
+        return lane.placed is None or waits
 
 
 class _Run:
@@ -155,7 +173,7 @@ class _Run:
             items = [self._take(n) for n in numbers]
             if self._plan.about is not None:
                 self._plan.about(number // lanes)
-            if not agreed and not self._goes_on(items):
+            if not agreed and not self._goes_on(items, number // lanes):
                 if not (isinstance(plan.agree, Agreement) and plan.agree.closed):
                     self._report(items)
                 return
@@ -164,7 +182,17 @@ class _Run:
                 yield self._batch(n, *(item or self._filler(n)))
             number = numbers[-1] + plan.share.degree
 
-    def _goes_on(self, items: list[tuple[Rows, LaneCursor] | None]) -> bool:
+    def _goes_on(self, items: list[tuple[Rows, LaneCursor] | None], number: int) -> bool:
+        """Whether round ``number`` of the lanes, of which these are ours, is delivered."""
+        if self._plan.rounds is not None:
+            if number >= self._plan.rounds:
+                return False
+            if None in items:
+                raise DataError(
+                    f"a lane ended in round {number} of {self._plan.rounds} that the lengths of "
+                    "documents gave: a file was changed while in use"
+                )
+            return True
         if self._plan.end == "agree":
             return self._plan.agree(all(item is not None for item in items))
         # Some rank has a batch unless on all ranks there is none.

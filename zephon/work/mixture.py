@@ -18,6 +18,10 @@ MAX_SOURCES = 2**16
 RAREST = 2**-22
 """Smallest share that is accepted: below it a chunk would be millions of draws."""
 
+DEFAULT_CHUNK_SIZE = 16384
+MAX_CHUNK_SIZE = 2**24
+_UNITS_OF_A_CHUNK = 4
+
 
 @dataclass(frozen=True, slots=True)
 class MixtureSpec:
@@ -164,6 +168,31 @@ def check_rarest(names: Sequence[str], weights: Sequence[int]) -> None:
             f"share of {names[rarest]!r} is {weight / total:.3g}, the smallest that is kept is "
             f"{RAREST:.3g} (2**-22); leave the dataset out or merge it with another"
         )
+
+
+def auto_chunk_size(units: Sequence[float], weights: Sequence[int]) -> int:
+    """Draws of a chunk in which a lane takes four units of each source, or near it.
+
+    Then lanes that take turns on a source decode each unit 1.25 times rather than many.
+
+    Parameters
+    ----------
+    units : sequence of float, ``[K]``
+        Documents that are decoded together; 1 where each is read for itself.
+    weights : sequence of int, ``[K]``
+
+    Returns
+    -------
+    int
+        At least 16,384, which is what a chunk has if nobody asks, and at most ``2**24``.
+    """
+    total = sum(weights)
+    wanted = [
+        math.ceil(_UNITS_OF_A_CHUNK * unit * total / weight)
+        for unit, weight in zip(units, weights, strict=True)
+        if unit > 1 and weight
+    ]
+    return min(max(DEFAULT_CHUNK_SIZE, *wanted, 0), MAX_CHUNK_SIZE)
 
 
 def effective_chunk_size(chunk_size: int, weights: Sequence[int]) -> int:

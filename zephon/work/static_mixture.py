@@ -6,7 +6,7 @@ import copy
 import hashlib
 import logging
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -17,9 +17,12 @@ from zephon.work.history import History
 from zephon.work.lanes import PlannedLane, check_lane
 from zephon.work.lengths import SourceLengths, TokenEstimation
 from zephon.work.mixture import (
+    DEFAULT_CHUNK_SIZE,
+    MAX_CHUNK_SIZE,
     MAX_SOURCES,
     WEIGHT_TOTAL,
     MixtureSpec,
+    auto_chunk_size,
     check_rarest,
     effective_chunk_size,
     integer_weights,
@@ -34,8 +37,6 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-MAX_CHUNK_SIZE = 2**24
-
 
 class StaticMixtureWorkSource(WorkSource):
     """Datasets drawn in fixed shares, each in an order of its own.
@@ -49,10 +50,11 @@ class StaticMixtureWorkSource(WorkSource):
         At most 65,536, with different names, none without documents.
     mixture : MixtureSpec or mapping from name to weight
         A weight for each dataset and for nothing else.
-    chunk_size : int
+    chunk_size : int or "auto"
         Draws of a lane over which shares are kept exactly; more where the
         rarest dataset would not come in each. A larger chunk takes longer runs
-        of neighbouring documents from each dataset.
+        of neighbouring documents from each dataset; ``"auto"`` takes as large a
+        one as lets lanes share what is decoded together (16,384 to ``2**24``).
     seed : int
         0 to ``2**64 - 1``.
     shuffle_shards : bool
@@ -106,7 +108,7 @@ class StaticMixtureWorkSource(WorkSource):
         self,
         datasets: Sequence[Dataset],
         mixture: MixtureSpec | Mapping[str, float],
-        chunk_size: int = 16384,
+        chunk_size: int | Literal["auto"] = DEFAULT_CHUNK_SIZE,
         seed: int = 0,
         shuffle_shards: bool = True,
         shuffle_within_shard: bool = False,
@@ -136,7 +138,6 @@ class StaticMixtureWorkSource(WorkSource):
         self.seed = seed
         self.weights = integer_weights([self.mixture.weights[name] for name in names])
         check_rarest(names, self.weights)
-        self.chunk_size = effective_chunk_size(chunk_size, self.weights)
         self._asked_chunk_size = chunk_size
         self._primed = token_estimation is None
         self._exhaustion = resolve_exhaustion(
@@ -159,6 +160,7 @@ class StaticMixtureWorkSource(WorkSource):
             for dataset, value in zip(self.datasets, reshuffle, strict=True)
         ]
         self._order = SourceOrder(units, seed)
+        self.chunk_size = self._chunk_size(self.weights)
         blocks = [source.block_size for source in units]
         self._options = {
             "work_source": "static_mixture",
@@ -269,14 +271,10 @@ class StaticMixtureWorkSource(WorkSource):
             raise StateError(f"the state's weights {weights} are not those of a mixture")
         return self._weighted(weights)
 
-    def _weighted(self, weights: tuple[int, ...]) -> StaticMixtureWorkSource:
+    def _weighted(self, weights: tuple[int, ...], **more: Any) -> StaticMixtureWorkSource:
         made = copy.copy(self)
-        made.__dict__.update(
-            weights=weights,
-            chunk_size=effective_chunk_size(self._asked_chunk_size, weights),
-            _primed=True,
-            _plans={},
-        )
+        made.__dict__.update(weights=weights, _primed=True, _plans={}, **more)
+        made.__dict__["chunk_size"] = made._chunk_size(weights)
         return made
 
     def continuing(
@@ -293,9 +291,7 @@ class StaticMixtureWorkSource(WorkSource):
         for dataset in datasets:
             units.setdefault(dataset.name, _unit_of_gone(dataset))
         order = SourceOrder([units[dataset.name] for dataset in datasets], self.seed)
-        made = self._weighted(weights)
-        made.__dict__.update(history=history, datasets=tuple(datasets), _order=order)
-        return made
+        return self._weighted(weights, history=history, datasets=tuple(datasets), _order=order)
 
     def shares(self) -> dict[str, float]:
         """Exact share of each dataset in the draws: its weight over ``2**32``."""
@@ -317,6 +313,14 @@ class StaticMixtureWorkSource(WorkSource):
             else 1.0
             for source, weight in enumerate(self.weights)
         )
+
+    def _chunk_size(self, weights: Sequence[int]) -> int:
+        """Draws of a chunk in effect with these weights."""
+        asked = self._asked_chunk_size
+        if asked == "auto":
+            asked = auto_chunk_size([self._unit(i) for i in range(len(weights))], weights)
+        assert isinstance(asked, int)
+        return effective_chunk_size(asked, weights)
 
     def _unit(self, source: int) -> float:
         decoded = self.datasets[source].unit_documents()
@@ -365,6 +369,8 @@ def _check_names(datasets: Sequence[Dataset]) -> list[str]:
 
 
 def _check_chunk_size(chunk_size: object) -> None:
+    if chunk_size == "auto":
+        return
     if isinstance(chunk_size, bool) or not isinstance(chunk_size, int):
         raise ConfigTypeError(f"chunk_size must be an int, not {type(chunk_size).__name__}")
     if not 1 <= chunk_size <= MAX_CHUNK_SIZE:
