@@ -59,7 +59,7 @@ class Diagnosis:
         lines = []
         for section, values in self.facts.items():
             lines.append(section)
-            lines += [f"  {name:22}{value}" for name, value in values.items()]
+            lines += [f"  {name:20}  {value}" for name, value in values.items()]
         if self.problems:
             lines.append("problems")
             lines += [f"  {number}. {text}" for number, text in enumerate(self.problems, 1)]
@@ -88,16 +88,15 @@ def diagnose() -> Diagnosis:
     return Diagnosis(facts, tuple(problems))
 
 
-def _package(problems: list[str]) -> dict[str, str]:
+def _package(_: list[str]) -> dict[str, str]:
     folder = Path(__file__).parent
-    if sys.version_info < (3, 11):
-        problems.append(f"Python {platform.python_version()} is too old: use 3.11 or newer")
+    libc = " ".join(platform.libc_ver()) or "unknown libc"
     return {
         "version": __version__,
         "folder": str(folder),
         "wheel tag": ", ".join(_wheel_tags(folder)) or "none: not installed as a wheel",
         "python": f"{platform.python_implementation()} {platform.python_version()}",
-        "platform": f"{sysconfig.get_platform()}, {' '.join(platform.libc_ver()) or 'unknown libc'}",
+        "platform": f"{sysconfig.get_platform()}, {libc}",
     }
 
 
@@ -128,8 +127,9 @@ def _native(problems: list[str]) -> dict[str, str]:
             problems.append(f"the extension {name} cannot be loaded: {error}")
     number = len(native._EXTENSIONS)
     facts["extensions"] = f"{number - len(broken)} of {number} load"
-    # One build for every CPU of an architecture: nothing is chosen at run time.
-    facts["kernel variants"] = "baseline of the architecture, the only one built"
+    if "helpers_cpp" not in broken:
+        facts["blend kernel"] = native.helpers_cpp.blend_kernel()
+    facts["other kernels"] = "baseline, the only variant"
     return facts
 
 
@@ -222,8 +222,8 @@ def _megatron(problems: list[str]) -> dict[str, str]:
 
     found = registration()
     facts = {"registration": "registered" if found.active else "not registered in this process"}
-    for replacement in found.replacements:
-        facts[replacement.module.rpartition(".")[2]] = str(replacement)
+    for one in found.replacements:
+        facts[one.module] = ", ".join([*one.functions, one.state])
     folder = cache_folder(None)
     if folder is None:
         facts["index cache"] = f"in memory only ({CACHE_VARIABLE} is not set)"

@@ -57,7 +57,7 @@ def _content(files: dict[str, bytes]) -> str:
         if path.parts[0] != "zephon" and ".dist-info" not in path.parts[0]:
             raise AuditError(f"{name} stands outside the package")
     for notice in _NOTICES:
-        if not any(name.endswith(f".dist-info/licenses/{notice}") for name in files):
+        if not any(".dist-info/licenses/" in name and name.endswith(notice) for name in files):
             raise AuditError(f"the wheel lacks {notice}")
     return (
         f"{len(files)} files: Python, stubs, extensions and {len(_NOTICES)} notices, nothing else"

@@ -45,17 +45,17 @@ def main() -> int:
             if options.again:
                 other = build(Path(scratch) / "another" / "folder", options.machine, epoch)
                 compare(built, other)
-            for file in built:
-                if file.suffix == ".whl":
-                    print(file.name)
-                    machine = next(m for m in MACHINES if file.stem.endswith(m))
-                    for finding in audit(file, machine):
-                        print(f"    {finding}")
             options.out.mkdir(parents=True, exist_ok=True)
             for old in options.out.glob("zephon-*"):
                 old.unlink()
             for file in built:
                 shutil.copy(file, options.out)
+            for file in built:
+                if file.suffix == ".whl":
+                    print(file.name)
+                    machine = next(m for m in MACHINES if file.stem.endswith(m))
+                    for finding in audit(options.out / file.name, machine):
+                        print(f"    {finding}")
     except (AuditError, subprocess.CalledProcessError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
