@@ -7,8 +7,8 @@ import sys
 
 import numpy as np
 import pytest
-from oracles import blending, sample_index, sentence_mapping
 
+from oracles import blending, sample_index, sentence_mapping
 from zephon import selftest
 
 

@@ -91,7 +91,9 @@ def test_native(wheel: Path, scratch: Path) -> str:
     for interpreter in found:
         began = time.monotonic()
         environment = scratch / f"cp{''.join(map(str, interpreter.version[:2]))}"
-        subprocess.run([interpreter.program, "-m", "venv", "--without-pip", environment], check=True)
+        subprocess.run(
+            [interpreter.program, "-m", "venv", "--without-pip", environment], check=True
+        )
         python = environment / "bin" / "python"
         pip = [sys.executable, "-m", "pip", "--python", str(python), "install", "--quiet"]
         subprocess.run([*pip, "--only-binary", ":all:", "numpy>=1.26"], check=True)
