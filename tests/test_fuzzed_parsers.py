@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 from pathlib import Path
 
@@ -78,6 +77,8 @@ def test_any_bytes_are_no_state(data: bytes) -> None:
             state.decode(start + data)
 
 
+# Bytes that nothing refers to are a warning.
+@pytest.mark.filterwarnings("ignore::UserWarning")
 @pytest.mark.parametrize("name", ["dt_i32", "dt_u16", "merged_i32", "empty_i32"])
 @SHORT
 @given(edits=EDITS, cut=st.integers(0, 40))
@@ -108,7 +109,7 @@ LINES = st.lists(
 
 
 @SHORT
-@given(LINES, st.sampled_from([b"\n", b"\r\n", b"\n\n"]), st.booleans())
+@given(lines=LINES, between=st.sampled_from([b"\n", b"\r\n", b"\n\n"]), final=st.booleans())
 def test_lines_of_anything_are_read_or_refused(
     lines: list[bytes], between: bytes, final: bool, tmp_path: Path
 ) -> None:
@@ -118,8 +119,11 @@ def test_lines_of_anything_are_read_or_refused(
         dataset = zephon.Dataset.from_path("x", file)
     except ZephonError:
         return
-    for row, _ in itertools.product(range(dataset.total), range(2)):
+    for row in range(dataset.total()):
         try:
             dataset.read(np.array([row], np.int64))
         except DataError as error:
-            assert str(file) in str(error)
+            told = str(error)
+        else:
+            continue
+        assert str(file) in told

@@ -98,10 +98,8 @@ def declared() -> dict[str, str]:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     found = {}
     extras = project["optional-dependencies"]
-    for requirement in [
-        *project["dependencies"],
-        *sum((extras[e] for e in extras if e != "dev"), []),
-    ]:
+    of_extras = (one for extra in extras if extra != "dev" for one in extras[extra])
+    for requirement in (*project["dependencies"], *of_extras):
         match = _NAME.match(requirement)
         if match:
             found[match[1].lower()] = match[2]

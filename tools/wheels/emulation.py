@@ -64,10 +64,7 @@ def _fetch(apt: Path, architecture: str, packages: list[str], *, whole: bool) ->
     }
     flags = [part for name, value in options.items() for part in ("-o", f"{name}={value}")]
     _output("apt-get", *flags, "-q", "update")
-    if whole:
-        get = ["install", "-d", "-y", "--no-install-recommends"]
-    else:
-        get = ["download"]
+    get = ["install", "-d", "-y", "--no-install-recommends"] if whole else ["download"]
     _output("apt-get", *flags, "-q", *get, *packages, folder=archives)
     return archives
 
