@@ -18,7 +18,7 @@ check_linker_flag(CXX "${_zephon_exports}" ZEPHON_HAVE_VERSION_SCRIPT)
 check_linker_flag(CXX -Wl,--gc-sections ZEPHON_HAVE_GC_SECTIONS)
 
 function(_zephon_module name cpp)
-  python_add_library(${name} MODULE "${cpp}" WITH_SOABI USE_SABI ${SKBUILD_SABI_VERSION})
+  python_add_library(${name} MODULE "${cpp}" ${ZEPHON_MODULE_SOURCES} WITH_SOABI USE_SABI ${SKBUILD_SABI_VERSION})
   target_compile_definitions(${name} PRIVATE CYTHON_LIMITED_API=1)
   # Checks around batch-sized calls: small is worth more than fast. zephon_core is not touched.
   target_compile_options(${name} PRIVATE $<$<CONFIG:Release,RelWithDebInfo>:-O2>)

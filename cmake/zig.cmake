@@ -19,3 +19,5 @@ set(CMAKE_CXX_COMPILER "${_zig}" c++ -target "${ZEPHON_ZIG_TARGET}")
 set(CMAKE_CXX_ARCHIVE_CREATE "\"${_zig}\" ar qcD <TARGET> <LINK_FLAGS> <OBJECTS>")
 set(CMAKE_CXX_ARCHIVE_APPEND "\"${_zig}\" ar qD <TARGET> <LINK_FLAGS> <OBJECTS>")
 set(CMAKE_CXX_ARCHIVE_FINISH "\"${_zig}\" ranlib -D <TARGET>")
+
+set(ZEPHON_MODULE_SOURCES "${CMAKE_CURRENT_LIST_DIR}/demangle.cpp")
