@@ -51,7 +51,7 @@ def write_tar_xz(file: Path, files: dict[str, bytes], epoch: int) -> None:
             entry = tarfile.TarInfo(name)
             entry.size, entry.mtime, entry.mode = len(files[name]), epoch, 0o644
             archive.addfile(entry, io.BytesIO(files[name]))
-    file.write_bytes(lzma.compress(buffer.getvalue(), preset=6))
+    file.write_bytes(lzma.compress(buffer.getvalue(), preset=2))
 
 
 def sha256(file: Path) -> str:
