@@ -23,6 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 if TYPE_CHECKING:
+    from zephon.ops.pack import PackingAlgorithm
     from zephon.pipeline import Pipeline
     from zephon.types import SampleBatch
 
@@ -196,7 +197,7 @@ def _block_mapping() -> Iterator[NDArray[Any]]:
     yield helpers.build_blocks_mapping(docs, sizes, titles, 2, 10_000, 128, 1234, False, False)
 
 
-def _pipeline(algorithm: str, *, seed: int = 7, ahead: int = 0) -> Pipeline:
+def _pipeline(algorithm: PackingAlgorithm, *, seed: int = 7, ahead: int = 0) -> Pipeline:
     """Two sources of tokens in shares 7 to 3, four lanes, shuffled documents and rows."""
     import zephon
 
@@ -229,7 +230,7 @@ def _arrays(batch: SampleBatch) -> Iterator[NDArray[Any]]:
             yield fields[name]
 
 
-def _stream(algorithm: str) -> Callable[[], Iterator[NDArray[Any]]]:
+def _stream(algorithm: PackingAlgorithm) -> Callable[[], Iterator[NDArray[Any]]]:
     def check() -> Iterator[NDArray[Any]]:
         stream = _pipeline(algorithm)
         for batch in islice(stream, 30):
