@@ -7,6 +7,10 @@
 #   make sanitize the C++ tests and the native property tests under ASan and UBSan
 #   make dev      editable install: Python at once, native parts rebuilt on import
 #   make wheel, make sdist: into dist/
+#   make wheels   wheels for x86-64 and aarch64 built with zig, and the audits of them: dist/wheels
+#                 (ARGS=--again: built twice and compared)
+#   make wheel-test  use them where there is no compiler and nothing can be written (root, Debian)
+#   make compat   the tests with the oldest and the newest numpy, torch, pyarrow and tokenizers
 #   make clean    remove all that these made
 
 PYTHON ?= python3
@@ -17,7 +21,7 @@ SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint sanitize dev wheel sdist clean
+.PHONY: help demo test lint sanitize dev wheel sdist wheels wheel-test compat clean
 
 VENV := .venv
 export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
@@ -84,6 +88,20 @@ dev: $(VENV)/.stamp-tools
 
 wheel sdist: $(VENV)/.stamp-tools
 	@$(STEP) "Build the $@ into dist" $(VENV)/bin/python -m build --no-isolation --$@ --outdir dist .
+
+$(VENV)/.stamp-wheels: $(VENV)/.stamp-tools tools/wheels/requirements.txt
+	@$(STEP) "Install zig and what audits wheels (400 MB)" \
+	  $(PIP) install --quiet -r tools/wheels/requirements.txt
+	@touch $@
+
+wheels: $(VENV)/.stamp-wheels
+	@$(STEP) "Build and audit wheels" $(VENV)/bin/python tools/wheels/build.py $(ARGS)
+
+wheel-test: $(VENV)/.stamp-venv
+	@$(STEP) "Use the wheels without compilers" $(VENV)/bin/python tools/wheels/test.py $(ARGS)
+
+compat: $(VENV)/.stamp-tools
+	@$(STEP) "Test the ends of the declared ranges" $(VENV)/bin/python tools/compat.py $(ARGS)
 
 clean:
 	rm -rf $(VENV) build dist demo .pytest_cache .mypy_cache .ruff_cache .hypothesis

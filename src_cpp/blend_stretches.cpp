@@ -10,6 +10,7 @@
 #include <limits>
 
 #include "zephon/blend_chains.hpp"
+#include "zephon/cpu.hpp"
 
 // GCC's own header initialises a vector with itself to say that it is undefined.
 #if !defined(__clang__)
@@ -168,10 +169,7 @@ ZEPHON_AVX512 void blend(std::span<const double> weights, std::size_t step, std:
 
 template <typename Id>
 bool blend_in_stretches(std::span<const double> weights, BlendOutput<Id> out, Threads threads) {
-  static const bool possible = __builtin_cpu_supports("avx512f") != 0 &&
-                               __builtin_cpu_supports("avx512dq") != 0 &&
-                               __builtin_cpu_supports("bmi") != 0;
-  if (!possible || weights.size() > most_in_stretches) return false;
+  if (!has_avx512() || weights.size() > most_in_stretches) return false;
   const auto run = weights.size() <= 8    ? blend<1, 6, Id>
                    : weights.size() <= 16 ? blend<2, 6, Id>
                    : weights.size() <= 32 ? blend<4, 3, Id>

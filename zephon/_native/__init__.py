@@ -49,5 +49,6 @@ def _advice(name: str) -> str:
     return (
         f"zephon in {package} lacks its compiled part {name!r}: the installation is not complete, "
         "or is for another Python or platform. Install a wheel of zephon by its path, or the "
-        "source tree with a C++20 compiler"
+        "source tree with a C++20 compiler; `python -m zephon.diagnosis` (`zephon doctor`) shows "
+        "what is here"
     )

@@ -1,4 +1,4 @@
-from typing import SupportsIndex
+from typing import Literal, SupportsIndex
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -156,3 +156,6 @@ def build_exhaustive_blending_indices_int32(
     num_datasets: SupportsIndex,
 ) -> None:
     """:func:`build_exhaustive_blending_indices` for up to 2**31 - 1 datasets."""
+
+def blend_kernel() -> Literal["avx512", "baseline"]:
+    """Which kernel blends of up to 64 datasets run on this processor; the results are the same."""

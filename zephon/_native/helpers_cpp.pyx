@@ -32,6 +32,9 @@ cdef extern from "<span>" namespace "std" nogil:
     cdef cppclass counts_view "std::span<const std::int64_t>":
         counts_view(const int64_t*, size_t)
 
+cdef extern from "zephon/cpu.hpp" namespace "zephon" nogil:
+    bint has_avx512() noexcept
+
 cdef extern from "zephon/threads.hpp" namespace "zephon" nogil:
     cdef cppclass Threads:
         Threads()
@@ -299,3 +302,8 @@ def build_exhaustive_blending_indices_int32(
 ):
     """The same with an int32 ``dataset_index``, for more than 32767 datasets."""
     _blend_exhaustively((np.int32,), dataset_index, dataset_sample_index, sizes, num_datasets)
+
+
+def blend_kernel():
+    """Which kernel blends of up to 64 datasets run on this processor: avx512 or baseline."""
+    return "avx512" if has_avx512() else "baseline"

@@ -10,6 +10,7 @@ from zephon._version import __version__
 from zephon.cli.demo import demo
 from zephon.cli.demo_resume import demo_resume
 from zephon.cli.describe import describe
+from zephon.cli.doctor import doctor
 
 app = typer.Typer(
     name="zephon",
@@ -39,3 +40,4 @@ def root(
 app.command()(demo)
 app.command(hidden=True)(demo_resume)
 app.command()(describe)
+app.command()(doctor)
