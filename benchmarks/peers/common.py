@@ -11,6 +11,7 @@ what it makes of it; ``prepare`` as VARIANT makes that and measures nothing.
 from __future__ import annotations
 
 import json
+import re
 import resource
 import sys
 import time
@@ -43,6 +44,24 @@ class Documents:
 
     def __getitem__(self, index: int) -> np.ndarray[Any, Any]:
         return self.tokens[self.ends[index] : self.ends[index + 1]]
+
+
+def without_image_operators() -> None:
+    """Let torchvision be imported beside a PyTorch for processors alone.
+
+    The registry's build of it is for CUDA and finds no operators of its own then. They
+    need to exist at its import, and no row of tokens uses them.
+    """
+    from importlib.util import find_spec
+
+    import torch
+
+    spec = find_spec("torchvision")
+    if spec is None or spec.origin is None:
+        return
+    text = Path(spec.origin).with_name("_meta_registrations.py").read_text()
+    for name in set(re.findall(r"torchvision::(\w+)", text) + re.findall(r'meta\("(\w+)"', text)):
+        torch.library.define(f"torchvision::{name}", "() -> ()")
 
 
 def main(build: Build, prepare: Callable[[Path, Path], None] | None = None) -> None:

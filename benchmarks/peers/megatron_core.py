@@ -48,6 +48,7 @@ def build(corpus: Path, cache: Path, variant: str) -> Iterator[int]:
         reset_attention_mask=False,
         eod_mask_loss=False,
         create_attention_mask=False,
+        path_to_cache=str(cache),
     )
     tokens = (corpus / "a.bin").stat().st_size // 2
     samples = tokens // ROW // BATCH * BATCH

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 sys.path.append(str(Path(__file__).parent))
-from common import BATCH, ROW, SHARES, Documents, main
+from common import BATCH, ROW, SHARES, Documents, main, without_image_operators
 
 ABOUT = {
     "name": "mosaicml-streaming",
@@ -22,6 +22,7 @@ ABOUT = {
 
 
 def prepare(corpus: Path, cache: Path) -> None:
+    without_image_operators()
     from streaming import MDSWriter
 
     for name in "ab":
@@ -32,6 +33,7 @@ def prepare(corpus: Path, cache: Path) -> None:
 
 
 def build(corpus: Path, cache: Path, variant: str) -> Iterator[int]:
+    without_image_operators()
     from streaming import Stream, StreamingDataLoader, StreamingDataset
     from streaming.base.util import clean_stale_shared_memory
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 sys.path.append(str(Path(__file__).parent))
-from common import BATCH, ROW, SHARES, Documents, main
+from common import BATCH, ROW, SHARES, Documents, main, without_image_operators
 
 ABOUT = {
     "name": "torchtune PackedDataset",
@@ -20,7 +20,7 @@ ABOUT = {
     "shuffled": "rows",
     "resumable": "by the sampler",
 }
-DOCUMENTS = 3000
+DOCUMENTS = 400
 
 
 class Mixed:
@@ -50,6 +50,7 @@ class Mixed:
 
 def build(corpus: Path, cache: Path, variant: str) -> Iterator[int]:
     from torch.utils.data import DataLoader
+    without_image_operators()
     from torchtune.datasets import PackedDataset
 
     packed = PackedDataset(Mixed(corpus), max_seq_len=ROW - 1, split_across_pack=True)
