@@ -14,9 +14,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
-
 from harness import VOCABULARY, Settings
+from numpy.typing import NDArray
 
 NAMES = ("a", "b")
 SHARES = {"a": 0.7, "b": 0.3}

@@ -58,7 +58,9 @@ def svg(plot: dict[str, Any]) -> str:
         colour = COLOURS[number % len(COLOURS)]
         places = [place(*point) for point in series]
         joined = " ".join(f"{x},{y}" for x, y in places)
-        out.append(f'<polyline points="{joined}" fill="none" stroke="{colour}" stroke-width="1.5"/>')
+        out.append(
+            f'<polyline points="{joined}" fill="none" stroke="{colour}" stroke-width="1.5"/>'
+        )
         out += [f'<circle cx="{x}" cy="{y}" r="2.5" fill="{colour}"/>' for x, y in places]
         x, y = LEFT + 240 * (number % 2), HEIGHT - BOTTOM + 52 + 15 * (number // 2)
         out.append(f'<rect x="{x}" y="{y - 8}" width="10" height="8" fill="{colour}"/>')

@@ -1,6 +1,6 @@
 """docs/performance.md and its plots, as a function of results.json and of nothing else.
 
-    python benchmarks/report.py       write them again from the results that are there
+python benchmarks/report.py       write them again from the results that are there
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ PLOTS = TREE / "docs" / "performance"
 HEAD = """\
 # Performance
 
-Written by `{command}` from what it measured; `benchmarks/` says how. Every table names the machine
-it was measured on and when. The machine may be shared, so only ratios within a run mean something: things that are
-compared take alternating turns, a ratio is formed of neighbours in time, and what stands here
-is the median of the ratios with the least and the greatest in parentheses. Absolute figures give
-the scale and nothing else.
+Written by `{command}` from what it measured; `benchmarks/` says how. Each section names the machine
+it was measured on and the day. The machine may be shared, so only ratios within a run mean
+something: things that are compared take alternating turns, a ratio is formed of neighbours in time,
+and what stands here is the median of the ratios, with the least and the greatest in parentheses.
+Absolute figures give the scale and nothing else.
 """
 
 
@@ -55,8 +55,11 @@ def table_lines(table: dict[str, Any]) -> list[str]:
         value = "" if row.value is None else f"{number(row.value)} {row.unit}"
         if row.note:
             value = f"{value}; {row.note}" if value else row.note
-        ratio = "" if row.ratio is None else f"**{number(row.ratio.median)}** " + (
-            f"({number(row.ratio.least)}, {number(row.ratio.most)})"
+        ratio = (
+            ""
+            if row.ratio is None
+            else f"**{number(row.ratio.median)}** "
+            + (f"({number(row.ratio.least)}, {number(row.ratio.most)})")
         )
         aim = f"{row.aim}{' missed' if row.missed else ''}"
         lines.append(f"| {row.what} | {value} | {ratio} | {row.of} | {aim} |")
@@ -75,9 +78,7 @@ def behind(told: dict[str, Any]) -> list[str]:
                 if row.kind == "peer" and row.ratio.median < 1:
                     found.append(f"* {where}: slower than this, {spread(row.ratio)} of its speed.")
                 elif row.missed:
-                    found.append(
-                        f"* {where}: {spread(row.ratio)} of {row.of}, aimed at {row.aim}."
-                    )
+                    found.append(f"* {where}: {spread(row.ratio)} of {row.of}, aimed at {row.aim}.")
                 elif row.kind == "share" and "loop" in row.of and row.ratio.median < 0.5:
                     found.append(f"* {where}: far from the limit, {spread(row.ratio)} of it.")
     return found

@@ -1,6 +1,6 @@
 """Everything that is measured, one group after the other, and the report.
 
-    python benchmarks/run.py                  all groups, benchmarks/results.json and docs/performance.md
+    python benchmarks/run.py                  all groups; writes results.json and the report
     python benchmarks/run.py --quick          small sizes and no peers, nothing written
     python benchmarks/run.py --only stream    these groups alone; the others' results are kept
 
@@ -19,11 +19,11 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-HERE = Path(__file__).resolve().parent
-sys.path.insert(0, str(HERE))
+sys.path.insert(0, str(Path(__file__).resolve().parent))
 import harness
 import report
 
+HERE = Path(__file__).resolve().parent
 RESULTS = HERE / "results.json"
 GROUPS = ("peers", "kernels", "stream", "startup", "state", "scaling", "text", "megatron")
 

@@ -105,7 +105,9 @@ class Operations(TorchDispatchMode):
 
     count = 0
 
-    def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:  # noqa: E501
+    def __torch_dispatch__(
+        self, function: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
         self.count += 1
         return function(*args, **(kwargs or {}))
 

@@ -14,8 +14,16 @@ from typing import Any
 
 import numpy as np
 
-from zephon._native import collate, gather, helpers_cpp, mersenne, order, packing
-from zephon._native import sentence_mapping, text
+from zephon._native import (
+    collate,
+    gather,
+    helpers_cpp,
+    mersenne,
+    order,
+    packing,
+    sentence_mapping,
+    text,
+)
 
 Call = Callable[[], object]
 CASES: dict[str, Callable[[], Call]] = {}
@@ -206,9 +214,7 @@ def sentences() -> tuple[Any, Any, Any]:
 @case("sentence_mapping.build_mapping")
 def _mapping() -> Call:
     documents, sizes, _ = sentences()
-    return lambda: sentence_mapping.build_mapping(
-        documents, sizes, 1, 2**62, 512, 0.1, 7, False, 2
-    )
+    return lambda: sentence_mapping.build_mapping(documents, sizes, 1, 2**62, 512, 0.1, 7, False, 2)
 
 
 @case("sentence_mapping.build_blocks_mapping")

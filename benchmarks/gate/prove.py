@@ -16,10 +16,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-HERE = Path(__file__).resolve().parent
-TREE = HERE.parents[1]
-sys.path.insert(0, str(HERE))
-from gate import built_extensions
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+from gate import HERE, TREE, built_extensions
 
 
 def slowed(built: Path, folder: Path) -> None:

@@ -9,8 +9,19 @@ from typing import Any
 
 import corpus
 import numpy as np
-from harness import BATCH, ROW, VOCABULARY, Row, Settings, Spread, Table, alternate, ratios
-from harness import TOKENS, seconds
+from harness import (
+    BATCH,
+    ROW,
+    TOKENS,
+    VOCABULARY,
+    Row,
+    Settings,
+    Spread,
+    Table,
+    alternate,
+    ratios,
+    seconds,
+)
 from numpy.typing import NDArray
 
 sys.path.append(str(corpus.Path(__file__).parents[1] / "limit"))

@@ -172,8 +172,8 @@ def throughput(
             "Two sources of lognormal documents, mean 800 tokens, 16 bits, 0.7 to 0.3; rows of "
             "4,097, batches of 8, one process, everything in the page cache. Each line is a "
             "process of its own in each turn, so all of them meet the machine's moods alike. "
-            "Tokens are those with a label; padding does not count. Shares are of the plain C loop, "
-            "ratios are zephon's speed over the peer's in the same turn."
+            "Tokens are those with a label; padding does not count. Shares are of the plain C "
+            "loop, ratios are zephon's speed over the peer's in the same turn."
         ),
         rows=rows,
     )
@@ -249,4 +249,6 @@ def work(peers: list[Peer]) -> Table:
 
 
 def said(value: object) -> str:
-    return {True: "yes", False: "no"}.get(value, str(value)) if isinstance(value, bool) else str(value)
+    return (
+        {True: "yes", False: "no"}.get(value, str(value)) if isinstance(value, bool) else str(value)
+    )

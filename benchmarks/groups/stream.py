@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import resource
 import subprocess
 import sys
 import time
 from collections.abc import Callable
 from itertools import islice
 from pathlib import Path
-from typing import Any
 
 import corpus
-import numpy as np
-from harness import BATCH, ROW, VOCABULARY, Row, Settings, Spread, Table, alternate, ratios
-from harness import TOKENS
+from harness import BATCH, ROW, TOKENS, VOCABULARY, Row, Settings, Spread, Table, alternate, ratios
 
 import zephon
 from zephon.cursor import DocumentCursor, LaneCursor
@@ -141,9 +137,11 @@ def positions(settings: Settings, sources: list[zephon.Dataset]) -> Table:
 
 
 SIMULATED = """
-import resource, sys, time
+import sys
 import numpy as np
+import torch
 import zephon
+import zephon.loader
 from zephon.io.shard import Place, Shard
 from zephon.block import TokenDocuments
 
@@ -194,8 +192,12 @@ def simulated(settings: Settings) -> Table:
             )  # fmt: skip
             if ran.returncode:
                 why = ran.stderr.splitlines()[-1][:160]
-                return Table(id="memory", title="Memory", text="", rows=[
-                    Row(what="10^9 documents, simulated", note=f"not measured: {why}")])
+                return Table(
+                    id="memory",
+                    title="Memory",
+                    text="",
+                    rows=[Row(what="10^9 documents, simulated", note=f"not measured: {why}")],
+                )
             found.setdefault(documents, []).append(float(ran.stdout))
     base = found[10**6]
     for documents, values in found.items():
@@ -210,11 +212,3 @@ def simulated(settings: Settings) -> Table:
         "files, is opened, mixed, shuffled and packed.",
         rows=rows,
     )  # fmt: skip
-
-
-def peak_mb() -> float:
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-
-
-def tokens_of(folder: Path, name: str) -> Any:
-    return np.memmap(folder / f"{name}.bin", np.uint16, "r")

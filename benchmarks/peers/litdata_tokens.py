@@ -49,12 +49,19 @@ def prepare(corpus: Path, cache: Path) -> None:
 
 
 def build(corpus: Path, cache: Path, variant: str) -> Iterator[int]:
-    from litdata import CombinedStreamingDataset, StreamingDataLoader, StreamingDataset
-    from litdata import TokensLoader
+    from litdata import (
+        CombinedStreamingDataset,
+        StreamingDataLoader,
+        StreamingDataset,
+        TokensLoader,
+    )
 
     def source(name: str) -> Any:
         return StreamingDataset(
-            str(cache / name), item_loader=TokensLoader(block_size=ROW), shuffle=True, drop_last=True
+            str(cache / name),
+            item_loader=TokensLoader(block_size=ROW),
+            shuffle=True,
+            drop_last=True,
         )
 
     for _ in itertools.count():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 import sys
 import warnings
 from collections.abc import Iterator
@@ -36,8 +37,15 @@ def build(corpus: Path, cache: Path, variant: str) -> Iterator[int]:
             BlendedMegatronDatasetBuilder,
         )
         from megatron.core.datasets.gpt_dataset import GPTDataset, GPTDatasetConfig
+    import torch.distributed
     from torch.utils.data import DataLoader
 
+    cache.mkdir(parents=True, exist_ok=True)
+    # Where indices are cached, ranks wait for each other; a file store needs no network.
+    store = cache / f"store-{os.getpid()}"
+    torch.distributed.init_process_group(
+        "gloo", init_method=f"file://{store}", rank=0, world_size=1
+    )
     config = GPTDatasetConfig(
         random_seed=1234,
         sequence_length=ROW - 1,
@@ -50,6 +58,7 @@ def build(corpus: Path, cache: Path, variant: str) -> Iterator[int]:
         create_attention_mask=False,
         path_to_cache=str(cache),
     )
+    cache.mkdir(parents=True, exist_ok=True)
     tokens = (corpus / "a.bin").stat().st_size // 2
     samples = tokens // ROW // BATCH * BATCH
     builder = BlendedMegatronDatasetBuilder(GPTDataset, [samples, 0, 0], lambda: True, config)
