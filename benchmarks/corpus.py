@@ -104,7 +104,11 @@ def text(settings: Settings) -> Path:
         with (folder / f"{name}.jsonl").open("w") as file:
             for number, one in enumerate(kept):
                 file.write(json.dumps({"text": one, "id": number, "url": f"file:{number}"}) + "\n")
-    train(folder, [t for texts in documents.values() for t in texts[:400]])
+    train(
+        settings.sized(32_000, 2000),
+        folder,
+        [t for texts in documents.values() for t in texts[:400]],
+    )
     (folder / "complete").touch()
     return folder
 
@@ -126,7 +130,7 @@ def multilingual(characters: int) -> list[str]:
     return made
 
 
-def train(folder: Path, texts: list[str]) -> None:
+def train(size: int, folder: Path, texts: list[str]) -> None:
     try:
         from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
     except ImportError:
@@ -135,7 +139,7 @@ def train(folder: Path, texts: list[str]) -> None:
     made.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     made.decoder = decoders.ByteLevel()
     trainer = trainers.BpeTrainer(
-        vocab_size=32_000,
+        vocab_size=size,
         special_tokens=["<s>", "</s>", "<pad>"],
         initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
         show_progress=False,

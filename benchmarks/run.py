@@ -37,7 +37,7 @@ def main() -> None:
     parser.add_argument("--turns", type=int)
     parser.add_argument("--documents", type=int)
     parser.add_argument("--seconds", type=float)
-    parser.add_argument("--output", type=Path, default=RESULTS, help="file of the results")
+    parser.add_argument("--output", type=Path, help="file of the results, not results.json")
     parser.add_argument("--group", choices=GROUPS, help=argparse.SUPPRESS)
     parser.add_argument("--settings", help=argparse.SUPPRESS)
     args = parser.parse_args()
@@ -51,8 +51,9 @@ def main() -> None:
     )
     began = time.monotonic()
     told = {"machine": harness.machine(), "command": command(args), "groups": {}}
-    if not args.quick and args.output.exists():
-        told["groups"] = json.loads(args.output.read_text())["groups"]
+    output = args.output or (None if args.quick else RESULTS)
+    if output and output.exists():
+        told["groups"] = json.loads(output.read_text())["groups"]
     for group in args.only:
         here = time.monotonic()
         print(f"==> {group}", file=sys.stderr, flush=True)
@@ -61,16 +62,16 @@ def main() -> None:
         print(f"    {time.monotonic() - here:.0f} s", file=sys.stderr, flush=True)
     told["groups"] = {name: told["groups"][name] for name in GROUPS if name in told["groups"]}
     told["seconds"] = round(time.monotonic() - began)
-    if args.quick:
+    if output is None:
         print(report.markdown(told))
         return
-    args.output.write_text(json.dumps(told, indent=1) + "\n")
-    if args.output.resolve() == RESULTS:
+    output.write_text(json.dumps(told, indent=1) + "\n")
+    if output.resolve() == RESULTS:
         report.write(told)
 
 
 def command(args: argparse.Namespace) -> str:
-    words = ["make bench"]
+    words = ["make bench-quick" if args.quick else "make bench"]
     given = [f"--{k} {v}" for k in ("turns", "documents", "seconds") if (v := getattr(args, k))]
     if args.only != list(GROUPS):
         given.append(f"--only {' '.join(args.only)}")

@@ -221,7 +221,7 @@ def text(settings: Settings, folder: Path) -> Table:
     )  # fmt: skip
     return Table(
         id="text", title="Text",
-        text="A byte-level BPE of 32,000 tokens trained on this text; code and docstrings of the "
+        text="A byte-level BPE trained on this text; code and docstrings of the "
         "standard library, and random words in six scripts. The bare tokenizer has its texts "
         "in memory and keeps nothing; the stream reads, parses, shuffles, packs and makes "
         "tensors.",
