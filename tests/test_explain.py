@@ -132,7 +132,7 @@ def test_explain_gives_token_shares_with_their_certainty(
     )
     stream = zephon.Pipeline(sampled).tokenize(tokenizer_folder, field="text").pack_flat(65)
     text = stream.batch(1).explain()
-    assert "tokenize   field='text', missing_field='error', special_tokens='bos_eos', voc" in text
+    assert "tokenize   field='text', missing_field='error', special_tokens='bos_eos', trunc" in text
     assert "tokens a draw (+- " in text
     assert "ends when every source has been gone through 1 times" in text
 

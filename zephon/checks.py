@@ -15,7 +15,7 @@ from zephon.description import NOT_TOKENIZED, Description
 from zephon.errors import ConfigError, DataError, ZephonError
 from zephon.io.dataset import Dataset
 from zephon.io.shard import Place
-from zephon.ops.tokenize import TextTokenizer
+from zephon.ops.tokenize import DocumentTokenizer
 from zephon.options import divisors
 from zephon.runtime.documents import DocumentReader
 from zephon.validation import Issue
@@ -320,12 +320,14 @@ def failure(error: ZephonError) -> Issue:
     return Issue("error", "failed", "work_source", str(error))
 
 
-def tokenizer_issues(tokenizer: TextTokenizer | None) -> Iterator[Issue]:
+def tokenizer_issues(tokenizer: DocumentTokenizer | None) -> Iterator[Issue]:
     """Whether a tokenizer makes tokens of a line of text."""
     if tokenizer is None:
         return
     try:
-        ids, _ = tokenizer.encode([{tokenizer.options.field: PROBE}], lambda _: Place("a probe", 1))
+        ids = tokenizer.encode_documents(
+            [tokenizer.probe(PROBE)], lambda _: Place("a probe", 1)
+        ).tokens
     except DataError as error:
         yield Issue("error", "tokenizer", "tokenize", f"{PROBE!r}: {error.message}")
         return

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from zephon.errors import ConfigError
 from zephon.ops.pack import PackOptions
 from zephon.ops.shuffle import ShuffleOptions
-from zephon.ops.tokenize import TextTokenizer
+from zephon.ops.tokenize import DocumentTokenizer
 from zephon.options import PrefetchOptions, StreamOptions
 from zephon.runtime.exchange import Agreement, open_exchange
 from zephon.runtime.lane import LanePlan
@@ -26,7 +26,7 @@ NOT_TOKENIZED = (
 class Description:
     """The stages of a pipeline and their options; what was not called is None."""
 
-    tokenizer: TextTokenizer | None = None
+    tokenizer: DocumentTokenizer | None = None
     pack: PackOptions | None = None
     shuffle: ShuffleOptions | None = None
     microbatch_size: int | None = None

@@ -49,7 +49,10 @@ def explain(
 def _stages(description: Description) -> Iterator[str]:
     tokenizer, pack = description.tokenizer, description.pack
     if tokenizer is not None:
-        yield f"tokenize   {_said(tokenizer.options)}, vocabulary {tokenizer.vocab_size:,} ids"
+        yield (
+            f"{tokenizer.call:10} {_said(tokenizer.options)}, vocabulary "
+            f"{tokenizer.vocab_size:,} ids, computed by {tokenizer.engine}"
+        )
     if pack is None:
         yield "pack_flat  is missing: the pipeline is not complete"
     else:

@@ -1,24 +1,27 @@
-"""From text to token ids, with Hugging Face ``tokenizers``."""
+"""From text to token ids."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-import os
-from collections.abc import Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from zephon.errors import ConfigError, ConfigTypeError, DataError
+from zephon.io.shard import Place
+from zephon.ops.engines import ENGINES, Engine, EngineName, Flat, make_engine
+from zephon.ops.tokenizer_files import load_tokenizer
+from zephon.options import check_int
 
-SpecialTokensMode = Literal["bos_eos", "bos", "eos", "none"]
+SpecialTokensMode = Literal["bos_eos", "bos", "eos", "none", "tokenizer_default"]
 MissingFieldMode = Literal["error", "empty"]
 
-_SPECIAL_TOKENS = ("bos_eos", "bos", "eos", "none")
+_SPECIAL_TOKENS = ("bos_eos", "bos", "eos", "none", "tokenizer_default")
 _MISSING_FIELD = ("error", "empty")
 
 
@@ -33,10 +36,20 @@ class TokenizeOptions:
     missing_field : {"error", "empty"}
         What a record without the field, or with null there, is: an error, or a
         document without tokens, which is left out and counted.
-    special_tokens : {"bos_eos", "bos", "eos", "none"}
-        What is put around each document.
+    special_tokens : {"bos_eos", "bos", "eos", "none", "tokenizer_default"}
+        What is put around each document; the last is what the tokenizer's own
+        template puts there.
     bos_token_id, eos_token_id : int or None
         Their ids, if they are not those that the tokenizer's folder names.
+    max_length : int or None
+        Tokens that a document has at most, special tokens included, if ``truncation``.
+    truncation : bool
+        Whether longer documents lose their end.
+    split_special_tokens : bool
+        Whether text that spells a special token stays text. Nothing in the data can
+        then put a control token into the stream.
+    engine : {"tokenizers", "fastokens"}
+        What computes the ids, see :mod:`zephon.ops.engines`. They are the same.
     """
 
     field: str
@@ -44,32 +57,66 @@ class TokenizeOptions:
     special_tokens: SpecialTokensMode = "bos_eos"
     bos_token_id: int | None = None
     eos_token_id: int | None = None
+    max_length: int | None = None
+    truncation: bool = False
+    split_special_tokens: bool = True
+    engine: EngineName = "tokenizers"
 
     def __post_init__(self) -> None:
-        if not isinstance(self.field, str):
-            raise ConfigTypeError(f"field is {self.field!r}, expected the name of a text field")
-        if not self.field:
-            raise ConfigError("field is empty, expected the name of a text field")
+        check_field("field", self.field)
         for name, value, known in (
             ("missing_field", self.missing_field, _MISSING_FIELD),
             ("special_tokens", self.special_tokens, _SPECIAL_TOKENS),
+            ("engine", self.engine, ENGINES),
         ):
             if value not in known:
                 raise ConfigError(f"{name} is {value!r}, expected one of {', '.join(known)}")
+        if self.max_length is not None:
+            check_int("max_length", self.max_length, 1, 2**31)
+        for name, flag in (
+            ("truncation", self.truncation),
+            ("split_special_tokens", self.split_special_tokens),
+        ):
+            if not isinstance(flag, bool):
+                raise ConfigTypeError(f"{name} is {flag!r}, expected True or False")
+        if self.truncation and self.max_length is None:
+            raise ConfigError("truncation=True needs max_length=, the tokens to keep")
 
 
-class TextTokenizer:
-    """A tokenizer with its policy for special tokens.
+def check_field(argument: str, value: object) -> None:
+    """ConfigTypeError or ConfigError unless ``value`` can name a field of a record."""
+    if not isinstance(value, str):
+        raise ConfigTypeError(f"{argument} is {value!r}, expected the name of a text field")
+    if not value:
+        raise ConfigError(f"{argument} is empty, expected the name of a text field")
 
-    Text that contains the string of a special token stays text: nothing in the
-    data can put a control token into the stream.
 
-    Parameters
+class Encoded(NamedTuple):
+    """Documents as tokens, end to end.
+
+    Attributes
     ----------
-    tokenizer : str, PathLike or tokenizers.Tokenizer
-        A ``tokenizer.json``, a folder that holds one, or the object itself.
-    options : TokenizeOptions
-        What to do with records.
+    tokens : int32 ``[T]``
+    lengths : int64 ``[n]``
+        Tokens of each document, 0 for one that is left out.
+    loss_mask : uint8 ``[T]`` or None
+        0 where a token is not to be learned; None: all are.
+    fields : mapping or None
+        Further arrays ``[T]`` that go along with the tokens, by name.
+    """
+
+    tokens: NDArray[np.int32]
+    lengths: NDArray[np.int64]
+    loss_mask: NDArray[np.uint8] | None = None
+    fields: Mapping[str, NDArray[Any]] | None = None
+
+
+Places = Callable[[int], Place]
+"""From the position of a record to where it stands, for errors."""
+
+
+class DocumentTokenizer(ABC):
+    """From records to tokens; a function of each record, for any thread.
 
     Attributes
     ----------
@@ -77,24 +124,88 @@ class TextTokenizer:
         One more than the greatest id that can come out.
     identity : str
         Hexadecimal digest of everything that decides what comes out.
+    engine : str
+        Package and version that compute the ids.
+    call : str
+        Which call of a pipeline makes it.
+    options : object
+        What to do with records, for :meth:`zephon.Pipeline.explain`.
     """
+
+    call: str
+    vocab_size: int
+    identity: str
+    engine: str
+    options: Any
+
+    @property
+    def start_ids(self) -> tuple[int, ...]:
+        """What is put before each document."""
+        return ()
+
+    @property
+    def end_ids(self) -> tuple[int, ...]:
+        """What is put behind each document."""
+        return ()
+
+    @abstractmethod
+    def encode_documents(self, records: Sequence[Mapping[str, Any]], place: Places) -> Encoded:
+        """Token ids of ``records`` end to end, and which are to be learned.
+
+        Raises
+        ------
+        DataError
+            A record has no text, or none that can be encoded.
+        """
+
+    @abstractmethod
+    def probe(self, text: str) -> Mapping[str, Any]:
+        """A record that holds ``text``, to try the tokenizer on."""
+
+
+class TextTokenizer(DocumentTokenizer):
+    """A tokenizer with its policy for special tokens.
+
+    Parameters
+    ----------
+    tokenizer : str, PathLike, tokenizers.Tokenizer or a fast tokenizer of transformers
+        A ``tokenizer.json``, a folder that holds one, or the object itself, which is
+        copied and not changed.
+    options : TokenizeOptions
+        What to do with records.
+    """
+
+    call = "tokenize"
+    options: TokenizeOptions
 
     def __init__(self, tokenizer: Any, options: TokenizeOptions) -> None:
         self.options = options
-        self._tokenizer, folder = _load(tokenizer)
-        definition = self._tokenizer.to_str()
-        # The caller's object is not changed: this one is a copy of it.
-        self._tokenizer = type(self._tokenizer).from_str(definition)
-        self._tokenizer.encode_special_tokens = True
-        self._tokenizer.no_padding()
-        self._tokenizer.no_truncation()
+        loaded = load_tokenizer(tokenizer)
+        definition = loaded.tokenizer.to_str()
+        self._tokenizer = plain_copy(definition, loaded.tokenizer, options.split_special_tokens)
         ids = self._tokenizer.get_vocab(with_added_tokens=True).values()
         self.vocab_size = max(ids, default=-1) + 1
-        names = _special_token_names(folder)
         mode = options.special_tokens
-        self._before = self._special("bos", options.bos_token_id, names) if "bos" in mode else []
-        self._after = self._special("eos", options.eos_token_id, names) if "eos" in mode else []
-        policy = [definition, options.field, options.missing_field, self._before, self._after]
+        if mode == "tokenizer_default":
+            self._before, self._after = self._own_template()
+        else:
+            names = loaded.names
+            self._before = (
+                self._special("bos", options.bos_token_id, names) if "bos" in mode else []
+            )
+            self._after = self._special("eos", options.eos_token_id, names) if "eos" in mode else []
+        self._room = self._room_for_text()
+        self._engine: Engine = make_engine(
+            options.engine,
+            self._tokenizer,
+            definition,
+            split_special_tokens=options.split_special_tokens,
+        )
+        self.engine = self._engine.name
+        policy: list[Any] = [definition, options.field, options.missing_field]
+        policy += [self._before, self._after]
+        if options.truncation or not options.split_special_tokens:  # said only if it is not usual
+            policy += [self._room, options.split_special_tokens]
         self.identity = hashlib.blake2b(
             json.dumps(policy, sort_keys=True).encode(), digest_size=16
         ).hexdigest()
@@ -109,8 +220,16 @@ class TextTokenizer:
         """What is put behind each document."""
         return tuple(self._after)
 
+    def probe(self, text: str) -> Mapping[str, Any]:
+        """A record with ``text`` in the field."""
+        return {self.options.field: text}
+
+    def encode_documents(self, records: Sequence[Mapping[str, Any]], place: Places) -> Encoded:
+        """Token ids of ``records``, end to end; all are to be learned."""
+        return Encoded(*self.encode(records, place))
+
     def encode(
-        self, records: Sequence[Mapping[str, Any]], place: Any
+        self, records: Sequence[Mapping[str, Any]], place: Places
     ) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
         """Token ids of ``records``, end to end.
 
@@ -129,34 +248,14 @@ class TextTokenizer:
         """
         texts = [self._text(record, i, place) for i, record in enumerate(records)]
         full = [i for i, text in enumerate(texts) if text]
-        try:
-            encodings = self._encode([texts[i] for i in full])
-        except Exception:  # the library raises bare Exception and does not say for which text
-            for i in full:
-                self._encode_one(texts[i], i, place)
-            raise
+        ids, counts = encode_texts(self._engine, [texts[i] for i in full], lambda i: place(full[i]))
+        if self._room is not None and len(counts) and counts.max() > self._room:
+            ids, counts = _cut(ids, counts, self._room)
         lengths = np.zeros(len(records), dtype=np.int64)
-        pieces: list[int] = []
-        for i, encoding in zip(full, encodings, strict=True):
-            ids = encoding.ids
-            pieces += self._before
-            pieces += ids
-            pieces += self._after
-            lengths[i] = len(self._before) + len(ids) + len(self._after)
-        return np.array(pieces, dtype=np.int32), lengths
+        lengths[full] = counts + (len(self._before) + len(self._after))
+        return _surround(ids, counts, self._before, self._after), lengths
 
-    def _encode(self, texts: list[str]) -> list[Any]:
-        return list(self._tokenizer.encode_batch_fast(texts, add_special_tokens=False))
-
-    def _encode_one(self, text: str, index: int, place: Any) -> None:
-        try:
-            self._encode([text])
-        except Exception as error:
-            raise DataError(
-                f"the tokenizer fails on this text ({error})", **place(index).as_kwargs()
-            ) from error
-
-    def _text(self, record: Mapping[str, Any], index: int, place: Any) -> str:
+    def _text(self, record: Mapping[str, Any], index: int, place: Places) -> str:
         field = self.options.field
         text = record.get(field)
         if text is None:
@@ -174,6 +273,39 @@ class TextTokenizer:
                 **place(index).as_kwargs(),
             )
         return text
+
+    def _room_for_text(self) -> int | None:
+        if not self.options.truncation:
+            return None
+        assert self.options.max_length is not None
+        around = len(self._before) + len(self._after)
+        if self.options.max_length <= around:
+            raise ConfigError(
+                f"max_length is {self.options.max_length}, and the special tokens alone are "
+                f"{around}: give more, or another special_tokens"
+            )
+        return self.options.max_length - around
+
+    def _own_template(self) -> tuple[list[int], list[int]]:
+        """What the tokenizer's post-processor puts around any text."""
+        found = []
+        for text in ("a", "b c", "The quick brown fox."):
+            bare = self._tokenizer.encode(text, add_special_tokens=False).ids
+            ids = self._tokenizer.encode(text, add_special_tokens=True).ids
+            starts = [i for i in range(len(ids)) if ids[i : i + len(bare)] == bare]
+            if not bare or not starts:
+                raise ConfigError(
+                    "special_tokens='tokenizer_default' needs a tokenizer that leaves the text's "
+                    "tokens together; this one's post-processor changes them: choose "
+                    f"{', '.join(_SPECIAL_TOKENS[:-1])}"
+                )
+            found.append((ids[: starts[0]], ids[starts[0] + len(bare) :]))
+        if any(one != found[0] for one in found):
+            raise ConfigError(
+                "special_tokens='tokenizer_default' needs a tokenizer that puts the same tokens "
+                f"around every text; choose {', '.join(_SPECIAL_TOKENS[:-1])}"
+            )
+        return found[0]
 
     def _special(self, kind: str, given: int | None, names: Mapping[str, str]) -> list[int]:
         if given is not None:
@@ -197,56 +329,51 @@ class TextTokenizer:
         return [int(found)]
 
 
-def _load(tokenizer: Any) -> tuple[Any, Path | None]:
-    try:
-        import tokenizers
-    except ImportError as error:
-        raise ConfigError(
-            "tokenizing needs the package tokenizers: install zephon with its extra 'tokenizers' "
-            "(pip install './zephon[tokenizers]') or tokenizers itself"
-        ) from error
-    if isinstance(tokenizer, tokenizers.Tokenizer):
-        return tokenizer, None
-    if not isinstance(tokenizer, (str, os.PathLike)):
-        raise ConfigTypeError(
-            f"tokenizer is a {type(tokenizer).__name__}, expected a path to tokenizer.json or its "
-            "folder, or a tokenizers.Tokenizer"
-        )
-    path = Path(tokenizer)
-    file = path / "tokenizer.json" if path.is_dir() else path
-    if not file.is_file():
-        raise DataError(
-            "there is no tokenizer here: expected a tokenizer.json or a folder that holds one. "
-            "Tokenizers are read from disk only, never downloaded",
-            file=file,
-        )
-    try:
-        return tokenizers.Tokenizer.from_str(file.read_text(encoding="utf-8")), file.parent
-    except Exception as error:  # the library raises bare Exception for what it cannot parse
-        raise DataError(
-            f"is not a tokenizer file of the tokenizers library ({error}). Save one with "
-            "Tokenizer.save or save_pretrained",
-            file=file,
-        ) from error
+def plain_copy(definition: str, tokenizer: Any, split_special_tokens: bool) -> Any:
+    """A copy of a ``tokenizers.Tokenizer`` that pads and cuts nothing."""
+    copy = type(tokenizer).from_str(definition)
+    copy.encode_special_tokens = split_special_tokens
+    copy.no_padding()
+    copy.no_truncation()
+    return copy
 
 
-def _special_token_names(folder: Path | None) -> dict[str, str]:
-    """Strings of the BOS and EOS tokens, as the files beside a tokenizer name them."""
-    names: dict[str, str] = {}
-    for file in ("special_tokens_map.json", "tokenizer_config.json"):
-        path = None if folder is None else folder / file
-        if path is None or not path.is_file():
-            continue
-        try:
-            content = json.loads(path.read_text(encoding="utf-8"))
-        except ValueError as error:
-            raise DataError(f"is not valid JSON ({error})", file=path) from error
-        if not isinstance(content, dict):
-            raise DataError("holds no JSON object, expected one of token names", file=path)
-        for key in ("bos_token", "eos_token"):
-            value = content.get(key)
-            if isinstance(value, dict):
-                value = value.get("content")
-            if isinstance(value, str):
-                names[key] = value
-    return names
+def encode_texts(engine: Engine, texts: list[str], place: Places) -> Flat:
+    """What ``engine`` makes of ``texts``; an error names the place of the text it is about."""
+    try:
+        return engine.encode(texts)
+    except ConfigError:
+        raise
+    except Exception:  # the libraries raise bare Exception and do not say for which text
+        for i, text in enumerate(texts):
+            try:
+                engine.encode([text])
+            except Exception as error:
+                raise DataError(
+                    f"the tokenizer fails on this text ({error})", **place(i).as_kwargs()
+                ) from error
+        raise
+
+
+def _cut(ids: NDArray[Any], counts: NDArray[np.int64], room: int) -> Flat:
+    """The first ``room`` ids of each text."""
+    within = np.arange(len(ids)) - np.repeat(np.cumsum(counts) - counts, counts)
+    return ids[within < room], np.minimum(counts, room)
+
+
+def _surround(
+    ids: NDArray[Any], counts: NDArray[np.int64], before: list[int], after: list[int]
+) -> NDArray[np.int32]:
+    """Ids of texts end to end, int32 ``[T]``, each between ``before`` and ``after``."""
+    whole = counts + (len(before) + len(after))
+    tokens = np.empty(int(whole.sum()), dtype=np.int32)
+    is_text = np.ones(len(tokens), dtype=bool)
+    ends = np.cumsum(whole)
+    for i, token in enumerate(before):
+        tokens[ends - whole + i] = token
+        is_text[ends - whole + i] = False
+    for i, token in enumerate(reversed(after)):
+        tokens[ends - 1 - i] = token
+        is_text[ends - 1 - i] = False
+    tokens[is_text] = ids
+    return tokens

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from zephon.aligned import (
     MASK_FIELD,
     AlignedFields,
+    ArrayFields,
     RecordFields,
     loss_mask_of,
 )
@@ -20,7 +21,7 @@ from zephon.block import RecordDocuments, TokenBlock, TokenDocuments, interleave
 from zephon.errors import DataError
 from zephon.io.dataset import Dataset
 from zephon.io.shard import Place
-from zephon.ops.tokenize import TextTokenizer
+from zephon.ops.tokenize import DocumentTokenizer
 from zephon.records import as_tokens, token_field
 from zephon.work.base import Draws, LaneOrder
 
@@ -28,7 +29,7 @@ from zephon.work.base import Draws, LaneOrder
 class DocumentReader:
     """From draws to tokenized documents; a function of its arguments, for any thread."""
 
-    def __init__(self, datasets: tuple[Dataset, ...], tokenizer: TextTokenizer | None) -> None:
+    def __init__(self, datasets: tuple[Dataset, ...], tokenizer: DocumentTokenizer | None) -> None:
         self._datasets = datasets
         self._tokenizer = tokenizer
 
@@ -67,10 +68,13 @@ class DocumentReader:
     ) -> tuple[NDArray[np.integer[Any]], NDArray[np.int64], AlignedFields | None]:
         """Token ids of records end to end, the length of each, int64 ``[n]``, and what is beside.
 
-        Nothing goes along with tokens that are made here of text.
+        With tokens of text goes what the tokenizer says of each, as a loss mask.
         """
         if self._tokenizer is not None:
-            return *self._tokenizer.encode(records, place), None
+            found = self._tokenizer.encode_documents(records, place)
+            plain = found.loss_mask is None and not found.fields
+            beside = None if plain else ArrayFields(found.fields, found.loss_mask)
+            return found.tokens, found.lengths, beside
         parts, names = [], []
         for i, record in enumerate(records):
             try:

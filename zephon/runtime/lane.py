@@ -12,7 +12,7 @@ from zephon.cursor import DocumentCursor, Dropped, LaneCursor
 from zephon.ops.documents import DocumentStream
 from zephon.ops.pack import PackOptions, RowSource, make_packer
 from zephon.ops.shuffle import Shuffle, ShuffleOptions
-from zephon.ops.tokenize import TextTokenizer
+from zephon.ops.tokenize import DocumentTokenizer
 from zephon.options import PrefetchOptions
 from zephon.rows import Rows
 from zephon.runtime.documents import DocumentReader, read_ahead
@@ -27,7 +27,7 @@ class LanePlan:
     """What makes the batches of every lane."""
 
     work: WorkSource
-    tokenizer: TextTokenizer | None
+    tokenizer: DocumentTokenizer | None
     pack: PackOptions
     shuffle: ShuffleOptions | None
     microbatch_size: int

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from zephon.io.dataset import Dataset
 from zephon.ops.pack import PackOptions
-from zephon.ops.tokenize import TextTokenizer
+from zephon.ops.tokenize import DocumentTokenizer
 from zephon.options import PrefetchOptions
 from zephon.runtime.documents import DocumentReader
 from zephon.work.base import Draws, WorkSource
@@ -29,7 +29,7 @@ class DocumentLengths:
     """
 
     def __init__(
-        self, datasets: tuple[Dataset, ...], tokenizer: TextTokenizer | None, pack: PackOptions
+        self, datasets: tuple[Dataset, ...], tokenizer: DocumentTokenizer | None, pack: PackOptions
     ) -> None:
         self._datasets = datasets
         self._tokenizer = tokenizer
@@ -62,7 +62,7 @@ class DocumentLengths:
 
 def document_lengths(
     work: WorkSource,
-    tokenizer: TextTokenizer | None,
+    tokenizer: DocumentTokenizer | None,
     pack: PackOptions,
     prefetch: PrefetchOptions,
 ) -> tuple[SourceLengths, ...]:
