@@ -33,7 +33,9 @@ OVER = {
     ("litdata_tokens", "blend"): ">= 3.5",
     ("megatron_core", "loader"): ">= 8",
 }
-TIMEOUT = 240
+MOST_TURNS = 4
+TIMEOUT, TO_PREPARE = 240, 1200
+"""Seconds that a peer may take for a turn, and once for files of its own format."""
 
 Result = dict[str, float]
 
@@ -72,13 +74,14 @@ class Peer:
         script = environments.PEERS / f"{self.name}.py"
         command = [self.python, "-P", script, self.data, self.cache, variant, str(self.seconds)]
         environment = {**os.environ, "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
+        limit = TO_PREPARE if variant == "prepare" else TIMEOUT
         try:
             ran = subprocess.run(
-                command, capture_output=True, text=True, timeout=TIMEOUT, env=environment,
+                command, capture_output=True, text=True, timeout=limit, env=environment,
                 cwd=self.data,
             )  # fmt: skip
         except subprocess.TimeoutExpired:
-            raise RuntimeError(f"more than {TIMEOUT} s") from None
+            raise RuntimeError(f"more than {limit} s") from None
         if ran.returncode:
             lines = [line for line in ran.stderr.splitlines() if line.strip()] or ["no message"]
             raise RuntimeError(lines[-1][:200])
@@ -100,7 +103,8 @@ def measure(settings: Settings) -> list[Table]:
     peers = [Peer(name, settings, data) for name in names]
     found: dict[tuple[str, str], list[Result]] = {}
     faults: dict[tuple[str, str], str] = {}
-    for turn in range(settings.turns):
+    turns = min(settings.turns, MOST_TURNS)
+    for turn in range(turns):
         for peer in peers:
             for variant in peer.about["variants"]:
                 key = peer.name, variant
@@ -115,7 +119,7 @@ def measure(settings: Settings) -> list[Table]:
                     continue
                 assert result is not None, key
                 found.setdefault(key, []).append(result)
-        print(f"peers: turn {turn + 1} of {settings.turns}", file=sys.stderr, flush=True)
+        print(f"peers: turn {turn + 1} of {turns}", file=sys.stderr, flush=True)
     for key, fault in faults.items():
         if key[0] in ORDER[:2]:
             sys.exit(f"{key}: {fault}")

@@ -159,7 +159,7 @@ def helpers(settings: Settings) -> Table:
         cases = {name: case for name, case in cases.items() if "load_inline" not in name}
     found: dict[str, list[float]] = {}
     faults: dict[str, str] = {}
-    for _ in range(1 if settings.quick else min(3, settings.turns)):
+    for _ in range(1 if settings.quick else min(2, settings.turns)):
         with tempfile.TemporaryDirectory() as folder:
             for name, (body, argument, ours) in cases.items():
                 try:

@@ -264,14 +264,24 @@ def columns(settings: Settings) -> Table:
         made = zephon.Pipeline(work).pack_flat(ROW, algorithm="wrap").batch(BATCH).prefetch(0)
         return rate(made, settings.seconds)
 
+    measures = {"alone": alone}
     try:
         ours()
     except ABSENT:
-        return table(absent("Parquet tokens, beside pyarrow reading the same columns"))
-    found = alternate(settings.turns, {"alone": alone, "ours": ours})
+        pass
+    else:
+        measures["ours"] = ours
+    found = alternate(settings.turns, measures)
+    limit = Row(
+        what="pyarrow reads the column, one thread",
+        value=Spread.of(found["alone"]).median / 1e6,
+        unit="Mtok/s",
+        kind="limit",
+    )
+    if "ours" not in found:
+        return table(limit, absent("Parquet tokens to batches, one thread"))
     return table(
-        Row(what="pyarrow reads the column, one thread",
-            value=Spread.of(found["alone"]).median / 1e6, unit="Mtok/s", kind="limit"),
+        limit,
         Row(what="Parquet tokens to batches, one thread",
             value=Spread.of(found["ours"]).median / 1e6, unit="Mtok/s", kind="share",
             ratio=ratios(found["ours"], found["alone"]), of="pyarrow reading", aim=">= 0.70"),
