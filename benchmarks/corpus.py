@@ -96,10 +96,12 @@ def text(settings: Settings) -> Path:
     }
     for name, texts in documents.items():
         kept: list[str] = []
+        characters = 0
         for one in texts:
             # Of a length that pages have: a source file of 100 kB is no typical document.
             kept += [one[at : at + 8000] for at in range(0, len(one), 8000)]
-            if sum(map(len, kept[-50:])) and sum(map(len, kept)) > size:
+            characters += len(one)
+            if characters > size:
                 break
         with (folder / f"{name}.jsonl").open("w") as file:
             for number, one in enumerate(kept):
