@@ -59,14 +59,14 @@ def main() -> None:
         print(f"==> {group}", file=sys.stderr, flush=True)
         found = harness.in_process(group, settings)
         told["groups"][group] = {"machine": harness.machine(), "command": command(args), **found}
+        told["groups"] = {name: told["groups"][name] for name in GROUPS if name in told["groups"]}
+        told["seconds"] = round(time.monotonic() - began)
+        if output:  # after each, so that an interrupted run keeps what it has measured
+            output.write_text(json.dumps(told, indent=1) + "\n")
         print(f"    {time.monotonic() - here:.0f} s", file=sys.stderr, flush=True)
-    told["groups"] = {name: told["groups"][name] for name in GROUPS if name in told["groups"]}
-    told["seconds"] = round(time.monotonic() - began)
     if output is None:
         print(report.markdown(told))
-        return
-    output.write_text(json.dumps(told, indent=1) + "\n")
-    if output.resolve() == RESULTS:
+    elif output.resolve() == RESULTS:
         report.write(told)
 
 
