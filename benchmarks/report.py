@@ -6,9 +6,11 @@ python benchmarks/report.py       write them again from the results that are the
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
+sys.path.insert(0, str(Path(__file__).resolve().parent))  # not there with python -P
 from harness import TREE, Row, Spread
 from plots import slope, svg
 
@@ -107,6 +109,12 @@ TITLES = {
 
 def markdown(told: dict[str, Any]) -> str:
     lines = [HEAD.format(command=told["command"])]
+    if any("bench-quick" in group["command"] for group in told["groups"].values()):
+        lines += [
+            "**Some of this is of `make bench-quick`: one turn of small sizes, which shows that "
+            "everything runs and nothing about speed. Run `make bench` on a quiet machine.**",
+            "",
+        ]
     lines += ["## Where zephon is behind", ""]
     lines += behind(told) or ["Nowhere in what was measured."]
     lines.append("")

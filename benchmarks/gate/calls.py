@@ -188,6 +188,7 @@ def costs(make: Callable[[], zephon.Pipeline], made: Callable[[], int]) -> dict[
 
 
 def main() -> None:
+    assert (zephon.__file__ or "").startswith(sys.argv[2]), zephon.__file__
     counter = ctypes.CDLL(sys.argv[1])
     counter.allocations_made.restype = ctypes.c_long
     torch.set_num_threads(1)

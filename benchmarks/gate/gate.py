@@ -61,6 +61,7 @@ def main() -> None:
         parser.error("--record needs a reason and all cases")
     began = time.monotonic()
     extensions = args.extensions or built_extensions()
+    unstripped(extensions, args.work)
     found: dict[str, Any] = {"toolchain": toolchain()}
     found["instructions"] = {
         name: count.total for name, count in instructions(extensions, args.work, args.only).items()
@@ -110,18 +111,20 @@ def compile_c(source: Path, target: Path) -> Path:
     return target
 
 
+def unstripped(extensions: Path, work: Path) -> None:
+    """The package of this tree with those extensions, in ``work/site``."""
+    shutil.rmtree(work, ignore_errors=True)
+    package = work / "site" / "zephon"
+    unwanted = shutil.ignore_patterns("*.so", "*.pyx", "__pycache__")
+    shutil.copytree(TREE / "zephon", package, ignore=unwanted)
+    for library in extensions.glob("*.abi3.so"):
+        shutil.copy(library, package / "_native")
+
+
 def instructions(extensions: Path, work: Path, only: str) -> dict[str, Count]:
     """What callgrind counts in each case whose name holds ``only``."""
     if not shutil.which("valgrind"):
         sys.exit("valgrind is needed to count instructions (Debian: apt-get install valgrind)")
-    shutil.rmtree(work, ignore_errors=True)
-    package = work / "site" / "zephon"
-    shutil.copytree(TREE / "zephon", package, ignore=shutil.ignore_patterns("*.so", "__pycache__"))
-    libraries = list(extensions.glob("*.abi3.so"))
-    for library in libraries:
-        shutil.copy(library, package / "_native")
-    for source in (package / "_native").glob("*.pyx"):
-        source.unlink()
     marks = compile_c(HERE / "marks.c", work / "marks.so")
     dumps = work / "dumps"
     dumps.mkdir()
@@ -184,13 +187,14 @@ def batches(work: Path) -> dict[str, dict[str, float]]:
     counter = compile_c(HERE / "allocations.c", work / "allocations.so")
     environment = {
         **os.environ,
+        "PYTHONPATH": str(work / "site"),
         "LD_PRELOAD": str(counter),
         "PYTHONMALLOC": "malloc",
         "PYTHONHASHSEED": "0",
         "OMP_NUM_THREADS": "1",
         "TOKENIZERS_PARALLELISM": "false",
     }
-    command = [sys.executable, "-P", HERE / "calls.py", counter]
+    command = [sys.executable, "-P", HERE / "calls.py", counter, str(work / "site")]
     ran = subprocess.run(command, check=True, env=environment, stdout=subprocess.PIPE, text=True)
     told: dict[str, dict[str, float]] = json.loads(ran.stdout.splitlines()[-1])
     return told
