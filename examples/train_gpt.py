@@ -17,6 +17,7 @@ import argparse
 import hashlib
 import os
 import signal
+from contextlib import nullcontext
 from itertools import islice
 from pathlib import Path
 
@@ -25,6 +26,7 @@ import torch.distributed as dist
 import torch.distributed.checkpoint as dcp
 from torch import Tensor, nn
 from torch.nn import functional as F
+from torch.nn.parallel import DistributedDataParallel
 
 import zephon
 from zephon.loader import ZephonDataLoader, convert_text_batch
@@ -103,19 +105,23 @@ def train(given: argparse.Namespace) -> None:
         model.load_state_dict(saved["model"])
         restore_moments(optimizer, model, saved["moments"])
         data.load_state_dict(saved["data"])
+    # It could look for parameters that got no gradient; what counts here is that its buckets then
+    # never change, so that a resumed run adds gradients up in the same order, to the last bit.
+    parallel = DistributedDataParallel(model, find_unused_parameters=True)
+    each = given.global_batch // ranks
     with data:
         for step in range(first, given.steps):
             seen = []
             optimizer.zero_grad()
-            for batch in islice(data, given.global_batch // ranks):
-                logits = model(batch)
-                loss = F.cross_entropy(logits.flatten(0, 1), batch["labels"].flatten())
-                (loss / given.global_batch).backward()
+            for batch in islice(data, each):
+                last = len(seen) == each - 1  # gradients are averaged once a step
+                with nullcontext() if last else parallel.no_sync():
+                    logits = parallel(batch)
+                    loss = F.cross_entropy(logits.flatten(0, 1), batch["labels"].flatten())
+                    if last and step + 1 == given.kill_at:
+                        os.kill(os.getpid(), signal.SIGKILL)
+                    (loss / each).backward()
                 seen.append((loss.detach(), batch["input_ids"]))
-            if step + 1 == given.kill_at:
-                os.kill(os.getpid(), signal.SIGKILL)
-            for parameter in model.parameters():
-                dist.all_reduce(parameter.grad)
             optimizer.step()
             tell(step + 1, seen, rank, ranks)
             if (step + 1) % given.every == 0:

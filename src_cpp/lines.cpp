@@ -1,5 +1,6 @@
 #include "zephon/lines.hpp"
 
+#include <algorithm>
 #include <cstring>
 
 namespace zephon {
@@ -22,6 +23,11 @@ void for_each_newline(std::span<const std::uint8_t> data, Visit visit) noexcept 
   }
 }
 
+bool is_blank(const std::uint8_t* at, const std::uint8_t* end) noexcept {
+  // The first byte of a record settles it as a rule.
+  return std::all_of(at, end, [](std::uint8_t c) { return c == ' ' || c == '\t' || c == '\r'; });
+}
+
 }  // namespace
 
 std::size_t count_newlines(std::span<const std::uint8_t> data) noexcept {
@@ -41,6 +47,28 @@ std::size_t find_newlines(std::span<const std::uint8_t> data, std::int64_t base,
     out[count++] = base + position;
     return true;
   });
+  return count;
+}
+
+std::size_t scan_records(std::span<const std::uint8_t> data, std::int64_t base, OpenLine& line,
+                         std::int64_t* begins, std::int64_t* ends, std::int64_t* numbers) noexcept {
+  const std::uint8_t* const begin = data.data();
+  std::size_t count = 0;
+  for_each_newline(data, [&](std::ptrdiff_t position) {
+    const std::int64_t end = base + position;
+    const std::int64_t first = std::clamp<std::int64_t>(line.begin - base, 0, position);
+    if (!line.blank || !is_blank(begin + first, begin + position)) {
+      begins[count] = line.begin;
+      ends[count] = end;
+      numbers[count] = line.number;
+      ++count;
+    }
+    line = {.begin = end + 1, .number = line.number + 1, .blank = true};
+    return true;
+  });
+  const auto size = static_cast<std::int64_t>(data.size());
+  const std::int64_t rest = std::clamp<std::int64_t>(line.begin - base, 0, size);
+  line.blank = line.blank && is_blank(begin + rest, begin + size);
   return count;
 }
 

@@ -60,7 +60,8 @@ stages
   shuffle    buffer_size=16, seed=0
   batch      microbatch_size=2, drop_last=True
   prefetch   buffer_size=64, parallelism=3: 3 threads read and tokenize
-  options    canonical_replicas=6, dp_degree=3, dp_group_id=1, aggregate_timeout=300.0, end='agree'
+  options    canonical_replicas=6, dp_degree=3, dp_group_id=1, aggregate_timeout=300.0, \
+end='agree', on_change='refuse'
 sources
   web: 3221225472/2**32 = 75.0000% of draws, 600 documents in 2 shards, memory
     policy redistribute, each document decoded 1.00 times a pass

@@ -10,10 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from zephon import _state_format as codec
 from zephon import state
 from zephon.cursor import DocumentCursor, Dropped, LaneCursor, check_tokens
 from zephon.errors import ConfigTypeError, StateError
 from zephon.runtime.exchange import Exchange
+from zephon.work.history import History, Stretch
 
 BADFILES = Path(__file__).parent / "data" / "badfiles"
 SIZE = {"format": "memory", "documents": 10, "shards": 1, "bytes": 800}
@@ -57,12 +59,33 @@ def key(value: state.StreamState) -> tuple[Any, ...]:
     return value, [cursor.check for cursor in value.cursors]
 
 
-@given(st.lists(CURSORS, min_size=1, max_size=20), st.integers(0, 2**62), COUNTS)
+WEIGHTS = st.tuples(st.integers(0, 2**32), st.integers(1, 2**32))
+STRETCHES = st.builds(
+    lambda chunk_size, chunks, weights: Stretch(
+        draws=chunks * chunk_size, chunk_size=chunk_size, weights=weights
+    ),
+    st.integers(1, 2**24),
+    st.integers(1, 2**20),
+    WEIGHTS,
+)
+HISTORIES = st.none() | st.builds(
+    lambda begin, base, stretches: History(begin=begin, base=base, stretches=tuple(stretches)),
+    COUNTS,
+    st.tuples(COUNTS, COUNTS),
+    st.lists(STRETCHES, max_size=3),
+)
+
+
+@given(st.lists(CURSORS, min_size=1, max_size=20), st.integers(0, 2**62), COUNTS, HISTORIES)
 def test_a_state_survives_its_bytes_and_has_only_one_encoding(
-    cursors: list[LaneCursor], delivered: int, passes: int
+    cursors: list[LaneCursor], delivered: int, passes: int, history: History | None
 ) -> None:
     before = replace(
-        sample(len(cursors)), cursors=tuple(cursors), delivered=delivered, passes=passes
+        sample(len(cursors)),
+        cursors=tuple(cursors),
+        delivered=delivered,
+        passes=passes,
+        history=history,
     )
     data = state.encode(before)
     assert key(state.decode(data)) == key(before)
@@ -97,7 +120,7 @@ def test_the_size_does_not_depend_on_the_position_and_keeps_to_its_budget() -> N
         b"checksum",
     )
     value = replace(sample(lanes), cursors=(far,) * lanes, delivered=2**60)
-    names = len(state._json([{"name": s.name, **s.size} for s in value.sources]))
+    names = len(codec.to_json([{"name": s.name, **s.size} for s in value.sources]))
     assert len(state.encode(value)) - names <= 64 * lanes + 24 * 2 + 2048
 
 
@@ -136,20 +159,20 @@ def test_a_newer_version_names_both_versions() -> None:
 
 def test_well_formed_bytes_with_malformed_content_are_refused() -> None:
     payload = b"\x01\x02\x01"
-    head = state.MAGIC + state.VERSION.to_bytes(2, "little") + len(payload).to_bytes(6, "little")
+    head = codec.MAGIC + state.VERSION.to_bytes(2, "little") + len(payload).to_bytes(6, "little")
     with pytest.raises(StateError, match="the state's content is malformed"):
-        state.decode(head + payload + state._checksum(head + payload))
+        state.decode(head + payload + codec._checksum(head + payload))
 
 
 def forged(**sections: bytes) -> bytes:
     """A state with a checksum that fits, of sections that the encoder would not write."""
-    good = dict(state._sections(state._payload(state.encode(sample()))))
+    good = dict(codec._sections(codec._payload(state.encode(sample()))))
     good.update({int(tag.removeprefix("s")): content for tag, content in sections.items()})
     payload = b"".join(
-        bytes([tag]) + state._varint(len(content)) + content for tag, content in good.items()
+        bytes([tag]) + codec._varint(len(content)) + content for tag, content in good.items()
     )
-    head = state.MAGIC + state.VERSION.to_bytes(2, "little") + len(payload).to_bytes(6, "little")
-    return head + payload + state._checksum(head + payload)
+    head = codec.MAGIC + state.VERSION.to_bytes(2, "little") + len(payload).to_bytes(6, "little")
+    return head + payload + codec._checksum(head + payload)
 
 
 @pytest.mark.parametrize(
@@ -171,6 +194,13 @@ def forged(**sections: bytes) -> bytes:
         {"s6": b"\x07\x02"},
         {"s6": b"\x00\x03"},
         {"s7": b""},
+        {"s7": b"\x00\x00" + bytes(8)},  # one source of two
+        {"s7": b"\x00\x00" + bytes(15) + b"\xff"},  # a number of 64 bits
+        {"s7": b"\x00\x01" + bytes(16) + b"\x08\x08" + bytes(16)},  # no weights
+        {"s7": b"\x00\x01" + bytes(16) + b"\x09\x08" + b"\x01" * 16},  # no whole chunks
+        {"s7": b"\x00\x01" + bytes(16) + b"\x00\x08" + b"\x01" * 16},
+        {"s7": b"\x00\x00" + bytes(17)},
+        {"s8": b""},
     ],
 )
 def test_forged_content_is_refused_as_every_damage_is(sections: dict[str, bytes]) -> None:

@@ -1,20 +1,40 @@
 from itertools import pairwise
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.nn.functional import scaled_dot_product_attention
 
+import zephon
 from oracles.collated import collate, row_lengths
 from oracles.thd_consumer import UNUSED, consume
-from zephon._text_batch import adapt_training_batch
+from zephon.attention import adapt_model_inputs, enable_xdoc_attention
 from zephon.errors import ConfigError, ConfigTypeError
+from zephon.loader import convert_text_batch
+from zephon.output import convert_batch_output
 from zephon.packing import PackingContract, flatten_packed_sequence_metadata, get_unpad_data
+from zephon.types import SampleBatch, SampleMeta, SampleRecord
 
 BLOCK_CAUSAL = PackingContract()
 DOCUMENT_IDS = PackingContract(packed_mask_type="document_ids")
 METADATA = PackingContract(packed_mask_type="document_ids", return_packed_sequence_metadata=True)
+
+
+def adapt(
+    fields, *, packing_contract, allow_cross_document_attention=False, output_format="batched"
+):
+    """The two steps that make a batch of any fields."""
+    batch = dict(fields)
+    if allow_cross_document_attention:
+        enable_xdoc_attention(batch)
+    if packing_contract is None:
+        if output_format == "batched":
+            return batch
+        packing_contract = PackingContract(return_document_ids=True)
+    adapt_model_inputs(batch, packing_contract, output_format=output_format)
+    return convert_batch_output(batch, output_format)
 
 
 class TinyModel:
@@ -61,7 +81,7 @@ class TinyModel:
 def run(fields, form, xdoc):
     model = TinyModel()
     contract = {"block_causal": BLOCK_CAUSAL, "document_ids": DOCUMENT_IDS}.get(form, METADATA)
-    batch = adapt_training_batch(
+    batch = adapt(
         fields,
         packing_contract=contract,
         allow_cross_document_attention=xdoc,
@@ -121,7 +141,7 @@ def test_all_forms_of_a_batch_give_the_same_outputs(rows_and_length, xdoc):
 def test_the_collated_fields_are_never_changed(rows_and_length, xdoc, output_format, contract):
     fields = collate(*rows_and_length)
     before = {name: value.clone() for name, value in fields.items()}
-    batch = adapt_training_batch(
+    batch = adapt(
         fields,
         packing_contract=contract,
         allow_cross_document_attention=xdoc,
@@ -166,22 +186,20 @@ BASE = {"input_ids", "labels", "position_ids", "padding_mask", "attention_docume
 )
 @pytest.mark.parametrize("rows", [[[2, 3], [1]], [[4], [5]]], ids=["packed", "single documents"])
 def test_a_batch_has_exactly_the_fields_asked_for(contract, output_format, more, rows):
-    batch = adapt_training_batch(
-        collate(rows, 5), packing_contract=contract, output_format=output_format
-    )
+    batch = adapt(collate(rows, 5), packing_contract=contract, output_format=output_format)
     assert set(batch) == BASE | more
 
 
 def test_no_dense_mask_is_built_unless_asked_for():
     fields = collate([[3000] * 10], 2**15)  # its dense mask would take 1 GiB
     for contract, output_format in ((METADATA, "batched"), (BLOCK_CAUSAL, "thd")):
-        batch = adapt_training_batch(fields, packing_contract=contract, output_format=output_format)
+        batch = adapt(fields, packing_contract=contract, output_format=output_format)
         tensors = [value for value in batch.values() if isinstance(value, torch.Tensor)]
         assert max(tensor.numel() for tensor in tensors) == 2**15
 
 
 def test_joined_documents_are_one_slot_in_thd_and_keep_their_own_ids():
-    batch = adapt_training_batch(
+    batch = adapt(
         collate([[4, 3]], 8),
         packing_contract=PackingContract(return_document_ids=True),
         allow_cross_document_attention=True,
@@ -196,124 +214,140 @@ def test_joined_documents_are_one_slot_in_thd_and_keep_their_own_ids():
 def test_positions_of_several_axes_stay_as_they_are():
     fields = collate([[2, 2]], 4)
     fields["position_ids"] = torch.arange(12).view(3, 1, 4)
-    batch = adapt_training_batch(fields, packing_contract=DOCUMENT_IDS)
+    batch = adapt(fields, packing_contract=DOCUMENT_IDS)
     assert batch["position_ids"] is fields["position_ids"]
     with pytest.raises(ConfigError, match="text positions only"):
-        adapt_training_batch(
-            fields, packing_contract=DOCUMENT_IDS, allow_cross_document_attention=True
-        )
+        adapt(fields, packing_contract=DOCUMENT_IDS, allow_cross_document_attention=True)
 
 
 def test_a_batch_of_padding_can_be_batched_without_metadata_only():
     fields = collate([[], []], 3)
-    batch = adapt_training_batch(fields, packing_contract=BLOCK_CAUSAL)
+    batch = adapt(fields, packing_contract=BLOCK_CAUSAL)
     assert not batch["attention_mask"].any()
     for contract, output_format in ((METADATA, "batched"), (BLOCK_CAUSAL, "thd")):
         with pytest.raises(ConfigError, match="at least one valid token"):
-            adapt_training_batch(fields, packing_contract=contract, output_format=output_format)
+            adapt(fields, packing_contract=contract, output_format=output_format)
 
 
 def test_a_row_of_padding_can_be_batched_with_metadata_but_not_thd():
     fields = collate([[2], []], 3)
-    batch = adapt_training_batch(fields, packing_contract=METADATA)
+    batch = adapt(fields, packing_contract=METADATA)
     assert batch["cu_seqlens"].tolist() == [[0, 2], [0, -1]]
     with pytest.raises(ConfigError, match="row 1 of the batch has no token"):
-        adapt_training_batch(fields, packing_contract=METADATA, output_format="thd")
+        adapt(fields, packing_contract=METADATA, output_format="thd")
 
 
 def test_tokens_that_take_no_part_are_left_out_of_batched_attention_and_refused_by_thd():
     fields = collate([[3, 2]], 5)
     fields["attention_document_ids"] = torch.tensor([[1, 0, 1, 2, 2]])
-    batch = adapt_training_batch(fields, packing_contract=METADATA)
+    batch = adapt(fields, packing_contract=METADATA)
     assert batch["packed_token_indices"].tolist() == [[0, -1, 2, 3, 4]]
     assert batch["cu_seqlens"].tolist() == [[0, 2, 4]]
     with pytest.raises(ConfigError, match="an exclusion before the end"):
-        adapt_training_batch(fields, packing_contract=METADATA, output_format="thd")
-
-
-@pytest.mark.parametrize(
-    ("name", "value", "error", "message"),
-    [
-        ("labels", torch.zeros(1, 3), ConfigTypeError, "labels is torch.float32, expected"),
-        (
-            "padding_mask",
-            torch.zeros((1, 3), dtype=torch.int64),
-            ConfigTypeError,
-            "padding_mask is torch.int64, expected torch.bool",
-        ),
-        (
-            "labels",
-            torch.zeros((1, 4), dtype=torch.int64),
-            ConfigError,
-            r"labels has shape \(1, 4\), expected \(1, 3\) as input_ids",
-        ),
-        (
-            "position_ids",
-            torch.zeros((3, 1, 4), dtype=torch.int64),
-            ConfigError,
-            r"position_ids has shape \(3, 1, 4\), expected \(1, 3\)",
-        ),
-        (
-            "document_ids",
-            torch.ones((1, 1, 3), dtype=torch.int64),
-            ConfigError,
-            r"document_ids has shape \(1, 1, 3\), expected",
-        ),
-        (
-            "input_ids",
-            torch.zeros((1, 0), dtype=torch.int64),
-            ConfigError,
-            r"input_ids have shape \(1, 0\), expected .* at least one token",
-        ),
-        (
-            "input_ids",
-            torch.zeros((0, 3), dtype=torch.int64),
-            ConfigError,
-            r"input_ids have shape \(0, 3\), expected .* at least one row",
-        ),
-        (
-            "padding_mask",
-            torch.tensor([[False, True, True]]),
-            ConfigError,
-            "padding_mask is not True exactly where document_ids are 0",
-        ),
-        (
-            "document_ids",
-            torch.tensor([[1, 2, 1]]),
-            ConfigError,
-            "document 1 of row 0 on both sides",
-        ),
-    ],
-)
-def test_a_field_that_cannot_be_is_named(name, value, error, message):
-    fields = collate([[3]], 3)
-    fields[name] = value
-    with pytest.raises(error, match=message):
-        adapt_training_batch(fields, packing_contract=DOCUMENT_IDS)
-
-
-def test_missing_fields_are_named():
-    fields = collate([[3]], 3)
-    del fields["labels"], fields["padding_mask"]
-    with pytest.raises(ConfigError, match="lack labels, padding_mask"):
-        adapt_training_batch(fields, packing_contract=DOCUMENT_IDS)
+        adapt(fields, packing_contract=METADATA, output_format="thd")
 
 
 def test_unknown_names_are_refused_with_the_known_ones():
     fields = collate([[3]], 3)
     with pytest.raises(ConfigError, match="expected one of 'batched', 'thd'"):
-        adapt_training_batch(fields, packing_contract=DOCUMENT_IDS, output_format="flat")
+        adapt(fields, packing_contract=DOCUMENT_IDS, output_format="flat")
     with pytest.raises(ConfigTypeError, match="expected an object with packed_mask_type"):
-        adapt_training_batch(fields, packing_contract="block_causal")
+        adapt(fields, packing_contract="block_causal")
 
 
 def test_without_a_contract_nothing_is_built_for_attention():
     fields = collate([[3, 2]], 6)
-    batch = adapt_training_batch(fields, packing_contract=None)
+    batch = adapt(fields, packing_contract=None)
     assert set(batch) == set(fields)
-    joined = adapt_training_batch(
-        fields, packing_contract=None, allow_cross_document_attention=True
-    )
+    joined = adapt(fields, packing_contract=None, allow_cross_document_attention=True)
     assert set(joined) == {*fields, "attention_document_ids"}
-    thd = adapt_training_batch(fields, packing_contract=None, output_format="thd")
+    thd = adapt(fields, packing_contract=None, output_format="thd")
     assert {"document_ids", "attention_document_ids", "seq_lens"} <= set(thd)
+
+
+CONTRACTS = [None, BLOCK_CAUSAL, DOCUMENT_IDS, METADATA, PackingContract(return_document_ids=True)]
+
+
+@settings(deadline=None, max_examples=150)
+@given(
+    rows=st.lists(st.lists(st.integers(1, 5), min_size=1, max_size=5), min_size=1, max_size=4),
+    padding=st.integers(0, 3),
+    contract=st.sampled_from(CONTRACTS),
+    xdoc=st.booleans(),
+    output_format=st.sampled_from(["batched", "thd"]),
+)
+def test_the_loader_makes_of_its_segments_what_the_two_steps_make_of_the_tensors(
+    rows, padding, contract, xdoc, output_format
+):
+    length = max(2, *(sum(lengths) for lengths in rows)) + padding
+    records = []
+    for lengths in rows:
+        tokens = np.arange(length)
+        positions = np.concatenate([np.arange(n) for n in (*lengths, length - sum(lengths))])
+        tags = {"_packing_metadata": {"padding_length": length - sum(lengths)}}
+        meta = SampleMeta((0, 0, 0), 0, 0, tags=tags)
+        records.append(SampleRecord(meta, {"input_ids": tokens, "positions": positions}))
+    sample_batch = SampleBatch(records)
+    expected = adapt(
+        convert_text_batch(sample_batch),
+        packing_contract=contract,
+        allow_cross_document_attention=xdoc,
+        output_format=output_format,
+    )
+    batch = convert_text_batch(
+        sample_batch,
+        contract,
+        allow_cross_document_attention=xdoc,
+        output_format=output_format,
+    )
+    assert batch.keys() == expected.keys()
+    for name, value in expected.items():
+        if isinstance(value, torch.Tensor):
+            assert batch[name].dtype == value.dtype, name
+            assert torch.equal(batch[name], value), name
+        else:
+            assert batch[name] == value
+
+
+def test_a_filler_row_of_one_token_is_one_document_of_one_token():
+    meta = SampleMeta((0, 0, 0), 0, 0, tags={"_packing_metadata": {"padding_length": 3}})
+    record = SampleRecord(meta, {"input_ids": [5, 0, 0, 0], "positions": [0, 0, 1, 2]})
+    batch = convert_text_batch(SampleBatch([record]), METADATA)
+    assert batch["cu_seqlens"].tolist() == [[0, 1]]
+    assert batch["packed_token_indices"].tolist() == [[0, -1, -1]]
+
+
+@settings(deadline=None, max_examples=40)
+@given(
+    lengths=st.lists(st.integers(1, 14), min_size=3, max_size=12),
+    row=st.integers(4, 20),
+    algorithm=st.sampled_from(["wrap", "first_fit", "best_fit", "best_fit_wrap"]),
+    form=st.sampled_from(FORMS),
+    which=st.integers(0, 100),
+)
+def test_no_document_sees_another_whatever_packs_them(lengths, row, algorithm, form, which):
+    which %= len(lengths)
+    batches = []
+    for change in (0, 500):
+        rows = [
+            {"tokens": 1 + (37 * i + np.arange(n)) % 400 + change * (i == which)}
+            for i, n in enumerate(lengths)
+        ]
+        dataset = zephon.Dataset.from_dict("a", {0: zephon.InMemoryShard(rows)})
+        work = zephon.StaticMixtureWorkSource(
+            [dataset], {"a": 1}, exhausted_policy="repeat", shuffle_shards=False
+        )
+        stream = zephon.Pipeline(work)
+        whole = {} if "wrap" in algorithm else {"drop_oversized": False}
+        stream.pack_flat(row, algorithm=algorithm, **whole).batch(2).prefetch(0)
+        iterator = iter(stream)
+        batches.append([convert_text_batch(next(iterator)) for _ in range(3)])
+        stream.close()
+    for one, other in zip(*batches, strict=True):
+        moved = one["input_ids"] != other["input_ids"]
+        untouched = ~one["padding_mask"]
+        for index in range(len(moved)):
+            for segment in one["document_ids"][index][moved[index]].unique():
+                untouched[index] &= one["document_ids"][index] != segment
+        outputs = run(one, form, False)[untouched]
+        assert torch.equal(outputs, run(other, form, False)[untouched])

@@ -74,7 +74,7 @@ def test_all_that_is_wrong_comes_in_one_report_and_the_worst_first(
     assert len(report.errors) == 3
     assert report.warnings == ()
     assert report.format().splitlines()[0] == "3 errors, 1 infos"
-    assert "error [no-tokenizer] tokenize: dataset 'text' is JSONL" in str(report)
+    assert "error [no-tokenizer] tokenize: dataset 'text' is text" in str(report)
     with pytest.raises(ValidationError, match=r"call batch\(...\)") as caught:
         stream.validate(strict=True)
     assert caught.value.report == report

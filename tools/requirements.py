@@ -17,7 +17,7 @@ def flatten(extra: str) -> set[str]:
     """Requirements of an extra, with the package's own extras in it resolved."""
     found: set[str] = set()
     for requirement in PROJECT["optional-dependencies"][extra]:
-        own = re.fullmatch(rf"{PROJECT['name']}\[([\w,]+)\]", requirement)
+        own = re.fullmatch(rf"{PROJECT['name']}\[([\w,-]+)\]", requirement)
         if own:
             found.update(*map(flatten, own[1].split(",")))
         else:

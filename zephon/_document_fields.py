@@ -21,7 +21,8 @@ class DocumentFields(Sequence[Mapping[str, Any]]):
     A batch holds no more than which documents these are; a mapping is read from the
     dataset each time it is looked at, as it stands there (before anything that a
     pipeline does to records). Tokens and what goes along with them, one number for
-    each token, are not in it. Formats that hold tokens only give empty mappings.
+    each token, are not in it. Of formats that hold tokens only they
+    are empty.
 
     Parameters
     ----------
@@ -55,7 +56,7 @@ class DocumentFields(Sequence[Mapping[str, Any]]):
             return {}
         documents = self._datasets[source].read(np.array([row], dtype=np.int64))
         if not isinstance(documents, RecordDocuments):
-            return {}
+            return self._datasets[source].fields(row)
         record = documents.records[0]
         tokens = next((n for n in TOKEN_FIELDS if as_numbers(record.get(n)) is not None), None)
         if tokens is None:

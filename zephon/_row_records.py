@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from zephon._lineage import lineage_path
 from zephon._sample import ContributorRef, SampleCursor, SampleId, SampleMeta
 from zephon.aligned import MASK_FIELD
 from zephon.records import POSITION_FIELD
@@ -44,7 +45,12 @@ def row_meta(
     begins = rows.offset[segments] == 0
     contributors = [
         ContributorRef(
-            SampleCursor(number, row, sample_id(rows, datasets, segment)),
+            SampleCursor(
+                number,
+                row,
+                sample_id(rows, datasets, segment),
+                () if rows.lineage is None else lineage_path(int(rows.lineage[segment])),
+            ),
             rows.last is None or bool(rows.last[segment]),
         )
         for segment in range(first, last)

@@ -1,50 +1,72 @@
-"""From collated text to a training batch: attention policy first, then the representation."""
+"""From collated text to a training batch: attention policy first, then the representation.
+
+The same as :func:`zephon.attention.adapt_model_inputs` and
+:func:`zephon.output.convert_batch_output` make of any batch, but from the table of segments: where
+documents begin is known, so no token is looked at again.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import cast
+from itertools import accumulate, pairwise
+from typing import Any, cast
 
 import torch
 from torch import Tensor
 
+from zephon._packed_sequences import build_block_causal_mask
 from zephon._training_batch import TrainingBatch
-from zephon.attention import adapt_model_inputs, enable_xdoc_attention
-from zephon.errors import ConfigError, ConfigTypeError
-from zephon.output import convert_batch_output
+from zephon.errors import ConfigError
+from zephon.output import UNUSED_LENGTH
 from zephon.packing import (
     BatchOutputFormat,
     PackedSequenceContract,
     PackingContract,
     check_output_format,
+    read_packing_contract,
 )
+from zephon.rows import Rows
 
-_FIELDS = {
-    "input_ids": torch.int64,
-    "labels": torch.int64,
-    "position_ids": torch.int64,
-    "padding_mask": torch.bool,
-    "document_ids": torch.int64,
-}
+UNUSED_BOUNDARY = -1
+"""Fills ``cu_seqlens`` behind a row's last document."""
 
 
-def adapt_training_batch(
-    fields: Mapping[str, Tensor],
+def document_lengths(rows: Rows, *, joined: bool) -> list[list[int]]:
+    """Lengths of the documents of each row behind the shift; one for each row if ``joined``.
+
+    The last token of a full row is a label only, so its document is one shorter, or gone. Lists,
+    since a batch has few documents and a call into NumPy costs as much as many of them.
+    """
+    places = rows.row_length - 1
+    lengths, splits = rows.length.tolist(), rows.splits.tolist()
+    found = []
+    for first, end in pairwise(splits):
+        part = lengths[first:end]
+        if sum(part) > places:
+            part[-1] -= 1
+        if part and not part[-1]:
+            part.pop()
+        found.append([sum(part)] if joined and part else part)
+    return found
+
+
+def adapt_collated(
+    fields: dict[str, Tensor],
+    rows: Rows,
     *,
     packing_contract: PackedSequenceContract | None,
-    allow_cross_document_attention: bool = False,
-    output_format: BatchOutputFormat = "batched",
+    allow_cross_document_attention: bool,
+    output_format: BatchOutputFormat,
 ) -> TrainingBatch:
-    """Make a training batch of collated tensors.
+    """Make a training batch of tensors that were collated from ``rows``.
 
     Parameters
     ----------
-    fields : mapping
-        ``input_ids``, ``labels``, ``padding_mask`` and ``document_ids`` (numbers of the segments
-        of a row from 1, 0 on padding), all ``[B, S]``, and ``position_ids`` ``[B, S]`` or
-        ``[A, B, S]``; padding_mask bool, the others int64. ``attention_document_ids`` where some
-        tokens take no part. Other fields ride along. Neither the mapping nor its tensors change,
-        but the batch shares those tensors that it takes over.
+    fields : dict
+        ``input_ids``, ``labels``, ``position_ids``, ``document_ids`` int64 and ``padding_mask``
+        bool, all ``[B, S]``. The batch takes them over; none is written into. Positions are not
+        needed with cross-document attention, which counts them through the row.
+    rows : Rows
+        What they were collated from.
     packing_contract : PackedSequenceContract or None
         What the model asks for. None: nothing beyond ``document_ids``, so that no
         mask is built.
@@ -57,58 +79,67 @@ def adapt_training_batch(
     Raises
     ------
     ConfigError
-        If a field is missing or has another shape, ``S`` is 0, padding and ``document_ids``
-        disagree, or one of the two steps refuses the batch; ConfigTypeError for another dtype.
-    """
-    _check_fields(fields)
-    return adapt_collated(
-        fields,
-        packing_contract=packing_contract,
-        allow_cross_document_attention=allow_cross_document_attention,
-        output_format=output_format,
-    )
-
-
-def adapt_collated(
-    fields: Mapping[str, Tensor],
-    *,
-    packing_contract: PackedSequenceContract | None,
-    allow_cross_document_attention: bool,
-    output_format: BatchOutputFormat,
-) -> TrainingBatch:
-    """:func:`adapt_training_batch` for fields that the collation kernel has just filled.
-
-    They agree by construction; checking them again would pass over every token.
+        The contract or the format is unknown, or the batch has no token where one is needed.
     """
     check_output_format(output_format)
-    batch = cast(TrainingBatch, dict(fields))
-    if allow_cross_document_attention:
-        enable_xdoc_attention(batch)
+    batch = cast(TrainingBatch, fields)
+    if allow_cross_document_attention:  # as enable_xdoc_attention does
+        length, places = batch["input_ids"].shape
+        batch["attention_document_ids"] = (~batch["padding_mask"]).to(torch.int64)
+        batch["position_ids"] = torch.arange(places).expand(length, places).clone()
     if packing_contract is None and output_format == "batched":
         return batch
-    contract = packing_contract or PackingContract(return_document_ids=True)
-    adapt_model_inputs(batch, contract, output_format=output_format)
-    return convert_batch_output(batch, output_format)
+    contract = read_packing_contract(packing_contract or PackingContract(return_document_ids=True))
+    ids = batch.setdefault("attention_document_ids", batch["document_ids"])
+    if not contract.return_document_ids:
+        del batch["document_ids"]
+    if output_format == "thd":
+        documents = document_lengths(rows, joined=allow_cross_document_attention)
+        batch["seq_lens"], batch["seq_lens_padded"] = _slots(documents, ids.shape[1])
+        batch["qkv_format"] = "thd"
+        return batch
+    batch["_packed_seq_ids"] = ids
+    if contract.packed_mask_type == "block_causal":
+        batch["attention_mask"] = build_block_causal_mask(ids)
+    else:
+        batch["attention_mask"] = ids
+    if contract.return_packed_sequence_metadata:
+        documents = document_lengths(rows, joined=allow_cross_document_attention)
+        cast(dict[str, Any], batch).update(_metadata(documents, ids.shape[1]))
+    return batch
 
 
-def _check_fields(fields: Mapping[str, Tensor]) -> None:
-    missing = [name for name in _FIELDS if name not in fields]
-    if missing:
-        raise ConfigError(f"the collated fields lack {', '.join(missing)}")
-    shape = fields["input_ids"].shape
-    if len(shape) != 2 or 0 in shape:
-        raise ConfigError(
-            f"input_ids have shape {tuple(shape)}, expected [batch, sequence] with at least one "
-            "row and, after the shift, at least one token in it"
-        )
-    for name, dtype in _FIELDS.items():
-        value = fields[name]
-        if value.dtype != dtype:
-            raise ConfigTypeError(f"{name} is {value.dtype}, expected {dtype}")
-        axes = value.shape[1:] if name == "position_ids" and value.ndim == 3 else value.shape
-        if axes != shape:
-            raise ConfigError(
-                f"{name} has shape {tuple(value.shape)}, expected {tuple(shape)} as input_ids"
-            )
-    if not torch.equal(fields["document_ids"] == 0, fields["padding_mask"]):
-        raise ConfigError("padding_mask is not True exactly where document_ids are 0")
+def _slots(documents: list[list[int]], places: int) -> tuple[Tensor, Tensor]:
+    """``seq_lens`` and ``seq_lens_padded``: the last slot of a row takes its padding."""
+    _require_token(documents)
+    for row, part in enumerate(documents):
+        if not part:
+            raise ConfigError(f"row {row} of the batch has no token, expected at least one in thd")
+    slots = [[*part[:-1], places - sum(part[:-1])] for part in documents]
+    return _table(documents, UNUSED_LENGTH), _table(slots, UNUSED_LENGTH)
+
+
+def _metadata(documents: list[list[int]], places: int) -> dict[str, Any]:
+    """The fields of :class:`zephon.packing.PackedSequenceMetadata`."""
+    _require_token(documents)
+    ends = [list(accumulate(part, initial=0)) for part in documents]
+    indices = torch.arange(places).expand(len(documents), places).clone()
+    for row, part in enumerate(ends):
+        if part[-1] < places:
+            indices[row, part[-1] :] = -1
+    return {
+        "packed_token_indices": indices,
+        "cu_seqlens": _table(ends, UNUSED_BOUNDARY).to(torch.int32),
+        "max_seqlen": max(max(part, default=0) for part in documents),
+    }
+
+
+def _table(rows: list[list[int]], unused: int) -> Tensor:
+    """int64 ``[B, K]`` of rows of different lengths."""
+    width = max(map(len, rows))
+    return torch.tensor([row + [unused] * (width - len(row)) for row in rows], dtype=torch.int64)
+
+
+def _require_token(documents: list[list[int]]) -> None:
+    if not any(documents):
+        raise ConfigError("the batch is all padding, expected at least one valid token")

@@ -30,8 +30,9 @@ class TrainingBatch(_EveryBatch, total=False):
     """Packed rows, ready for a model.
 
     ``B`` is the number of rows, ``S`` the shifted length (tokens per row less one) and ``K`` the
-    most documents in any row of the batch. Fields beyond these ride along as they came. No two
-    fields share memory, so a consumer may write into any of them. Unused places are -1 in
+    most documents in any row of the batch. Fields beyond these ride along as they came. Document
+    ids that are the same under several names are one tensor: copy before writing into one of
+    them. Unused places are -1 in
     ``packed_token_indices`` and ``cu_seqlens``, and -1000 in ``seq_lens`` and ``seq_lens_padded``.
     """
 

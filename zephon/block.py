@@ -77,6 +77,34 @@ class RecordDocuments:
 Documents = TokenDocuments | RecordDocuments
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entries:
+    """Where documents stand among the draws of a lane, if that is not one for each draw.
+
+    Attributes
+    ----------
+    draw : int64 ``[n]``
+        The draw at which each comes out, ascending.
+    child : int64 ``[n]``
+        Its number among those that come out at that draw.
+    final : bool ``[n]``
+        Whether it is the last of them.
+    origin : int64 ``[n]``
+        Which draw of the block it was made of, counted from 0.
+    lineage : int64 ``[n]``
+        Path through fan-outs, see :func:`zephon._lineage.lineage_code`; 0 without one.
+    filtered : bool ``[n]``
+        It was left out by an operator, and stands here to be counted.
+    """
+
+    draw: NDArray[np.int64]
+    child: NDArray[np.int64]
+    final: NDArray[np.bool_]
+    origin: NDArray[np.int64]
+    lineage: NDArray[np.int64]
+    filtered: NDArray[np.bool_]
+
+
 @dataclass(frozen=True, slots=True)
 class TokenBlock:
     """Tokenized documents of consecutive draws of one lane.
@@ -84,19 +112,30 @@ class TokenBlock:
     Attributes
     ----------
     first : int
-        Draw of the first document.
+        The first draw.
     sources : int32 ``[n]``
         Dataset of each document.
     rows : int64 ``[n]``
         Its number in that dataset.
     documents : TokenDocuments
         Their tokens, ``n`` documents.
+    draws : int or None
+        How many draws these are; ``n`` if None.
+    entries : Entries or None
+        Which document belongs to which draw; one to each if None.
     """
 
     first: int
     sources: NDArray[np.int32]
     rows: NDArray[np.int64]
     documents: TokenDocuments
+    draws: int | None = None
+    entries: Entries | None = None
+
+    @property
+    def end(self) -> int:
+        """The draw behind the last one."""
+        return self.first + (len(self) if self.draws is None else self.draws)
 
     def __len__(self) -> int:
         return len(self.rows)

@@ -1,12 +1,14 @@
-"""States of a pipeline: what identifies its stream, and a position in it as bytes and back."""
+"""States of a pipeline: what identifies its stream, and a position in it as bytes and back.
+
+Continuing one is in :mod:`zephon.adoption`.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any, NamedTuple
 
-from zephon import state as state_format
+from zephon import _state_format as state_format
 from zephon.description import Description
 from zephon.errors import ConfigTypeError, StateError
 from zephon.runtime.position import Position
@@ -33,6 +35,7 @@ def stream_shape(description: Description, work: WorkSource) -> dict[str, Any]:
         "pack": {**description.packing().shaping(), "pad_tail": description.pads_tail()},
         "shuffle": None if shuffle is None else shuffle.shaping(),
         "canonical_replicas": description.options.lanes,
+        **description.shaping(),
     }
 
 
@@ -80,6 +83,7 @@ def write_state(
             position.cursors,
             position.passes,
             None if options.dp_degree == 1 else (options.dp_group_id, options.dp_degree),
+            work.history,
         )
     )
 
@@ -93,28 +97,6 @@ def read_state(state: Mapping[str, Any] | bytes) -> state_format.StreamState:
             "of all ranks with zephon.state.merge(...)"
         )
     return saved
-
-
-def resume_work(
-    saved: state_format.StreamState,
-    description: Description,
-    work: WorkSource,
-    data: tuple[SourceData, ...],
-) -> WorkSource:
-    """``work`` as it was when ``saved`` was, with the weights that were found then.
-
-    Raises
-    ------
-    StateError
-        The state is of another stream; lists all that differs.
-    """
-    current = source_states(work, data)
-    if work.token_estimation is not None:
-        # Its own weights are of no account: they are, or would be, found anew.
-        weights = {source.name: source.weight for source in saved.sources}
-        current = tuple(replace(s, weight=weights.get(s.name, s.weight)) for s in current)
-    state_format.verify(saved, stream_shape(description, work), current)
-    return work.resumed(tuple(source.weight for source in saved.sources))
 
 
 def _state_bytes(state: Mapping[str, Any] | bytes) -> bytes:

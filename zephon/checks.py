@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from zephon.block import TokenDocuments
 from zephon.description import NOT_TOKENIZED, Description
-from zephon.errors import ConfigError, DataError, ZephonError
+from zephon.errors import ConfigError, DataError, OperatorError, ZephonError
 from zephon.io.dataset import Dataset
 from zephon.io.shard import Place
 from zephon.ops.tokenize import DocumentTokenizer
@@ -89,17 +89,21 @@ def _tokenizer(subject: Subject) -> Iterator[Issue]:
 def _records(subject: Subject) -> Iterator[Issue]:
     """The first record of each shard, read and tokenized as iterating will."""
     skip = set(subject.description.untokenized(subject.work))
-    reader = DocumentReader(subject.work.datasets, subject.description.tokenizer)
+    description, work = subject.description, subject.work
+    reader = DocumentReader(work.datasets, description.tokenizer, description.chain(work))
     for source, dataset in enumerate(subject.work.datasets):
         if dataset.name in skip:
             continue
         rows = _first_rows(dataset)
         errors = [error for row in rows if (error := _error(reader, source, row)) is not None]
         if errors:
+            about = "work_source" if description.tokenizer is None else "tokenize"
+            if isinstance(errors[0], OperatorError):
+                about = errors[0].operator.partition("(")[0]
             yield Issue(
                 "error",
                 "unreadable-record",
-                "work_source" if subject.description.tokenizer is None else "tokenize",
+                about,
                 f"dataset {dataset.name!r}: the first record of {len(errors)} of {len(rows)} "
                 f"shards cannot be read, such as {errors[0]}",
             )
@@ -130,12 +134,12 @@ def _ids(subject: Subject) -> Iterator[Issue]:
     """Token ids at both ends of sources that are not tokenized here."""
     description, work = subject.description, subject.work
     bound = description.vocabulary()
+    if description.chain(work).touches_tokens:
+        return  # what functions make of tokens is checked when it is delivered
     reader = DocumentReader(work.datasets, None)
     unbounded = []
     for source, dataset in enumerate(work.datasets):
-        if dataset.format == "jsonl" or (
-            dataset.format == "memory" and description.tokenizer is not None
-        ):
+        if dataset.gives_text or (dataset.format == "memory" and description.tokenizer is not None):
             continue  # text, whose ids are the tokenizer's
         if not bound:
             unbounded.append(dataset.name)
@@ -187,8 +191,8 @@ def _lengths(subject: Subject) -> Iterator[Issue]:
     if subject.lengths is None:
         return
     pack = subject.description.packing()
-    for one in subject.lengths:
-        if one.mean == 0:
+    for one, weight in zip(subject.lengths, subject.work.weights, strict=True):
+        if one.mean == 0 and weight:  # of a source that was taken out nothing is expected
             left_out = f" or longer than {pack.max_length} tokens" if pack.drops_oversized else ""
             yield Issue(
                 "error" if one.exact else "warning",

@@ -33,19 +33,28 @@ class Dropped:
         Documents longer than a row, and their tokens.
     tail_tokens : int
         Tokens at the end of a lane that filled no row or no batch.
+    filtered : int
+        Documents that an operator left out.
     """
 
     empty: int = 0
     oversized: int = 0
     oversized_tokens: int = 0
     tail_tokens: int = 0
+    filtered: int = 0
 
     def __add__(self, other: Dropped) -> Dropped:
         return Dropped(*(a + b for a, b in zip(self.counts(), other.counts(), strict=True)))
 
-    def counts(self) -> tuple[int, int, int, int]:
-        """The four counts in the order of the fields."""
-        return self.empty, self.oversized, self.oversized_tokens, self.tail_tokens
+    def counts(self) -> tuple[int, int, int, int, int]:
+        """The counts in the order of the fields."""
+        return (
+            self.empty,
+            self.oversized,
+            self.oversized_tokens,
+            self.tail_tokens,
+            self.filtered,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,11 +69,15 @@ class DocumentCursor:
         Tokens of that document that come before it.
     dropped : Dropped
         What was left out before it.
+    child : int
+        Documents that come out at that draw before it, where operators make several of
+        one, or leave some out.
     """
 
     draw: int = 0
     token: int = 0
     dropped: Dropped = Dropped()
+    child: int = 0
 
 
 @dataclass(frozen=True, slots=True)

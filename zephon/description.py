@@ -3,21 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
 
 from zephon.errors import ConfigError
+from zephon.ops.chain import Chain
+from zephon.ops.identity import with_python
+from zephon.ops.operator import Operator
 from zephon.ops.pack import PackOptions
 from zephon.ops.shuffle import ShuffleOptions
 from zephon.ops.tokenize import DocumentTokenizer
 from zephon.options import PrefetchOptions, StreamOptions
+from zephon.runtime.batches import BatchFunction, BatchFunctions
 from zephon.runtime.exchange import Agreement, open_exchange
 from zephon.runtime.lane import LanePlan
+from zephon.runtime.metrics import Metrics
 from zephon.runtime.position import Share
 from zephon.runtime.stream import StreamPlan, alone
 from zephon.work.base import WorkSource
 
+if TYPE_CHECKING:
+    from zephon.torch_data import WorkerAgreement
+
 NOT_TOKENIZED = (
-    "dataset {!r} is JSONL, but the pipeline has no tokenize(...): call tokenize(<folder of a "
+    "dataset {!r} is text, but the pipeline has no tokenize(...): call tokenize(<folder of a "
     "tokenizer>, field=<name of the text field>) before pack_flat(...)"
 )
 
@@ -31,6 +40,13 @@ class Description:
     shuffle: ShuffleOptions | None = None
     microbatch_size: int | None = None
     drop_last: bool = True
+    operators: tuple[Operator, ...] = ()
+    """Before tokenizing; all of them if nothing tokenizes."""
+    token_operators: tuple[Operator, ...] = ()
+    batch_functions: tuple[BatchFunction, ...] = ()
+    fetch_threads: int | None = None
+    accepted: tuple[tuple[str, str], ...] = ()
+    """Calls with options that change nothing, and what there is to say of them."""
     prefetch: PrefetchOptions = field(default_factory=PrefetchOptions)
     options: StreamOptions = field(default_factory=StreamOptions)
 
@@ -66,7 +82,7 @@ class Description:
 
     def compatibility(self) -> list[tuple[str, str]]:
         """Calls with options that are accepted for their callers' sake, and what they do here."""
-        found = []
+        found = list(self.accepted)
         if self.pack is not None and self.pack.num_bins is not None:
             window = self.pack.shaping()["window"]
             text = (
@@ -78,9 +94,32 @@ class Description:
 
     def untokenized(self, work: WorkSource) -> list[str]:
         """Names of datasets of text that nothing tokenizes."""
-        if self.tokenizer is not None:
+        if self.tokenizer is not None or self.operators:  # which may make tokens of text
             return []
-        return [dataset.name for dataset in work.datasets if dataset.format == "jsonl"]
+        return [dataset.name for dataset in work.datasets if dataset.gives_text]
+
+    def chain(self, work: WorkSource) -> Chain:
+        """The operators on the documents of ``work``."""
+        return Chain(before=self.operators, after=self.token_operators).bound(work)
+
+    def shaping(self) -> dict[str, Any]:
+        """What operators decide of what comes out, as JSON values; nothing if there are none."""
+        chain = Chain(before=self.operators, after=self.token_operators)
+        found: dict[str, Any] = {}
+        if chain:
+            found["operators"] = chain.shaping(tokenizes=self.tokenizer is not None)
+        if self.batch_functions:
+            found["on_batches"] = BatchFunctions(self.batch_functions).shaping()
+        return with_python(found)
+
+    def reading(self) -> PrefetchOptions:
+        """How far and with how many threads or processes documents are read ahead."""
+        if self.options.runner == "inline":
+            return replace(self.prefetch, buffer_size=0)
+        if self.fetch_threads is None:
+            return self.prefetch
+        asked = max(self.fetch_threads, self.prefetch.parallelism or 1)
+        return replace(self.prefetch, parallelism=asked)
 
     def require_ready(self, work: WorkSource) -> None:
         """ConfigError if a stage that iterating ``work`` takes was not called."""
@@ -90,14 +129,24 @@ class Description:
         if text := self.untokenized(work):
             raise ConfigError(NOT_TOKENIZED.format(text[0]))
 
-    def stream_plan(self, work: WorkSource) -> StreamPlan:
+    def stream_plan(
+        self,
+        work: WorkSource,
+        metrics: Metrics,
+        agreement: Callable[[], WorkerAgreement] | None = None,
+    ) -> StreamPlan:
         """What iterating ``work`` runs, if it is ready; ConfigError for what cannot work."""
         assert self.microbatch_size is not None
         options = self.options
         finite = work.lane(0, options.lanes).length() is not None
         agree: Callable[[bool], bool] = alone
+        about = None
         if finite and options.dp_degree > 1:
-            agree = Agreement(open_exchange(options, "end"))
+            if agreement is None:
+                agree = Agreement(open_exchange(options, "end"))
+            else:
+                agree = of_worker = agreement()
+                about = of_worker.about
         return StreamPlan(
             lane=LanePlan(
                 work=work,
@@ -109,9 +158,14 @@ class Description:
                 pad_tail=self.pads_tail(),
                 lanes=options.lanes,
                 vocab_size=self.vocabulary(),
-                prefetch=self.prefetch,
+                prefetch=self.reading(),
+                chain=self.chain(work),
+                runner=options.runner or "threads",
+                metrics=metrics,
+                on_batches=BatchFunctions(self.batch_functions, work.seed),
             ),
             share=Share(options.dp_group_id, options.dp_degree),
             end=options.end,
             agree=agree,
+            about=about,
         )

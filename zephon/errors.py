@@ -67,6 +67,40 @@ class DataError(ZephonError):
         return _rebuild_data_error, (self.message, self.file, self.record, self.byte_offset)
 
 
+class OperatorError(DataError):
+    """A function of the user failed on a document; its own error is the ``__cause__``.
+
+    Attributes
+    ----------
+    operator : str
+        The call that added the function, and the function's name.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        operator: str,
+        file: str | os.PathLike[str] | None = None,
+        record: int | None = None,
+        byte_offset: int | None = None,
+    ) -> None:
+        super().__init__(message, file=file, record=record, byte_offset=byte_offset)
+        self.operator = operator
+
+    def __reduce__(self) -> tuple[object, ...]:
+        place = (self.file, self.record, self.byte_offset)
+        return _rebuild_operator_error, (self.message, self.operator, *place)
+
+
+def _rebuild_operator_error(
+    message: str, operator: str, file: str | None, record: int | None, byte_offset: int | None
+) -> OperatorError:
+    return OperatorError(
+        message, operator=operator, file=file, record=record, byte_offset=byte_offset
+    )
+
+
 def _rebuild_data_error(
     message: str, file: str | None, record: int | None, byte_offset: int | None
 ) -> DataError:

@@ -42,13 +42,25 @@ def estimate_steps(
     if any(count is None for count in draws):
         return None
     known = [count for count in draws if count is not None]
-    if all(one.exact for one in lengths) and sum(known) <= EXACT_DRAWS:
+    chain = description.chain(work)
+    # What functions make of a document is one document here, and is that of the first pass.
+    whole = not chain.touches_tokens or (chain.is_plain and _cuts_anywhere(description))
+    if all(one.exact for one in lengths) and sum(known) <= EXACT_DRAWS and whole:
         rows = [count_rows(description, order, lengths, None) for order in orders]
         steps = _steps(description, rows)
         return steps, steps
     low, high = _judge(description, orders[0], lengths, work.weights, max(known))
+    if not (whole or _cuts_anywhere(description)):
+        # How they fit into rows is not known: at least one of two neighbouring rows is half full.
+        high = 2 * high + 2
     # Lanes differ by at most one draw, and which is the longest cannot be said.
     return _steps(description, [low] * lanes), _steps(description, [high] * lanes)
+
+
+def _cuts_anywhere(description: Description) -> bool:
+    """Whether rows depend on the sum of lengths alone."""
+    pack = description.packing()
+    return pack.algorithm == "wrap" and not pack.max_sequences_per_bin
 
 
 def tokens_per_row(
@@ -82,7 +94,7 @@ def count_rows(
         check=b"",
         longest=pack.max_length,
         drop_oversized=False,  # such documents have length 0 here
-        split=not pack.wraps and not pack.drops_oversized,
+        split=not pack.wraps,  # with operators what is too long is a sum of several
         names=[one.name for one in lengths],
         patience=2**62,
     )

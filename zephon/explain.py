@@ -11,6 +11,7 @@ import numpy as np
 
 from zephon.description import Description
 from zephon.estimate import tokens_per_row
+from zephon.ops.operator import Operator
 from zephon.options import divisors
 from zephon.work.base import WorkSource
 from zephon.work.lengths import SourceLengths
@@ -48,11 +49,13 @@ def explain(
 
 def _stages(description: Description) -> Iterator[str]:
     tokenizer, pack = description.tokenizer, description.pack
+    yield from map(_operator, description.operators)
     if tokenizer is not None:
         yield (
             f"{tokenizer.call:10} {_said(tokenizer.options)}, vocabulary "
             f"{tokenizer.vocab_size:,} ids, computed by {tokenizer.engine}"
         )
+    yield from map(_operator, description.token_operators)
     if pack is None:
         yield "pack_flat  is missing: the pipeline is not complete"
     else:
@@ -66,10 +69,17 @@ def _stages(description: Description) -> Iterator[str]:
             f"batch      microbatch_size={description.microbatch_size}, "
             f"drop_last={description.drop_last}"
         )
-    prefetch = description.prefetch
+    yield from (f"{function}: each batch" for function in description.batch_functions)
+    prefetch = description.reading()
     threads = prefetch.threads if prefetch.buffer_size else 0
-    yield f"prefetch   {_said(prefetch)}: {threads} threads read and tokenize"
+    who = "processes" if description.options.runner == "process" else "threads"
+    yield f"prefetch   {_said(prefetch)}: {threads} {who} read and tokenize"
     yield f"options    {_said(description.options)}"
+
+
+def _operator(operator: Operator) -> str:
+    window = f", in windows of {operator.window:,} draws" if operator.window > 1 else ""
+    return f"{operator}{window}"
 
 
 def _said(options: Any) -> str:

@@ -9,6 +9,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from zephon.errors import ConfigError, ConfigTypeError, LifecycleError, StateError
+from zephon.options import check_int
 
 if TYPE_CHECKING:
     from zephon.packing import BatchOutputFormat, PackedSequenceContract
@@ -79,24 +80,22 @@ def convert_text_batch(
     if not len(rows):
         raise ConfigError("the batch has no rows, expected at least one")
     shape = (len(rows), max(rows.row_length - 1, 0))
-    fields = {
-        name: torch.empty(shape, dtype=torch.int64)
-        for name in ("input_ids", "labels", "position_ids", "document_ids")
-    }
+    names = {"input_ids": "input_ids", "labels": "labels", "document_ids": "document_ids"}
+    if not allow_cross_document_attention:  # else they count through the row
+        names["position_ids"] = "positions"
+    fields = {name: torch.empty(shape, dtype=torch.int64) for name in names}
     fields["padding_mask"] = torch.empty(shape, dtype=torch.bool)
     sample_batch.collate(
         rows,
         shift=True,
         ignore_index=ignore_index,
         mask_segment_starts=mask_segment_starts,
-        input_ids=fields["input_ids"].numpy(),
-        labels=fields["labels"].numpy(),
-        positions=fields["position_ids"].numpy(),
-        document_ids=fields["document_ids"].numpy(),
         padding_mask=fields["padding_mask"].numpy(),
+        **{name: fields[field].numpy() for field, name in names.items()},
     )
     return adapt_collated(
         fields,
+        rows,
         packing_contract=packing_contract,
         allow_cross_document_attention=allow_cross_document_attention,
         output_format=output_format,
@@ -143,7 +142,7 @@ class ZephonDataLoader(Iterator["TrainingBatch"]):
         self._iterator: Iterator[SampleBatch] | None = None
         self._restored_checkpoint = b""
         self._component_tokens: Counter[int] = Counter()
-        self._closed = self._exhausted = False
+        self._begun = self._closed = self._exhausted = False
 
     def __iter__(self) -> ZephonDataLoader:
         return self
@@ -157,7 +156,8 @@ class ZephonDataLoader(Iterator["TrainingBatch"]):
             )
         before = self._pipeline.position
         try:
-            if self._iterator is None:
+            self._begun = True
+            if self._iterator is None:  # or some framework has taken it away
                 self._iterator = iter(self._pipeline)
             sample_batch = next(self._iterator)
             batch = self._convert_batch(sample_batch)
@@ -218,9 +218,17 @@ class ZephonDataLoader(Iterator["TrainingBatch"]):
         Empty bytes before the first batch of a fresh loader; the restored bytes
         before the first batch of a restored one. Neither touches the pipeline.
         """
-        if self._iterator is None:
+        if not self._begun:
             return {STATE_KEY: self._restored_checkpoint}
         return {STATE_KEY: self._pipeline.checkpoint()["state"]}
+
+    def local_state(self) -> bytes:
+        """What this rank knows of the state, with no communication.
+
+        :func:`zephon.state.merge` makes the state of the run from those of all ranks, should they
+        be unable to meet.
+        """
+        return self._pipeline.local_state()
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
         """Continue from a state; nothing is read before the next batch is asked for.
@@ -233,7 +241,7 @@ class ZephonDataLoader(Iterator["TrainingBatch"]):
             The key is missing, its value is not bytes, or they are damaged or of
             another stream.
         """
-        if self._iterator is not None:
+        if self._begun:
             raise LifecycleError(
                 "load_state_dict after iteration has begun: load into a fresh loader"
             )
@@ -256,5 +264,50 @@ class ZephonDataLoader(Iterator["TrainingBatch"]):
             return
         self._pipeline.restore(data)
         self._restored_checkpoint = data
-        delivered = sum(self._pipeline.checkpoint()["lane_emitted"].values())
-        logger.info("resumed behind lane-batch %d", delivered)
+        # Not checkpoint(), in which the ranks meet: a rank that was given a bad state never comes.
+        position = self._pipeline.position
+        logger.info("resumed behind lane-batch %d", position.delivered if position else 0)
+
+
+class ValidationLoader:
+    """Batches of a pipeline that is made anew for each evaluation; it has no state.
+
+    Every ``iter`` builds a pipeline and goes through it from its beginning, so each evaluation sees
+    the same batches. Leaving the loop early closes it.
+
+    Parameters
+    ----------
+    make_pipeline : callable
+        Returns a new pipeline that ends, such as one of
+        :func:`zephon.config.create_validation_pipeline`.
+    convert_batch : callable
+        From a SampleBatch to what is yielded.
+    max_batches : int, optional
+        Batches of an evaluation at most.
+    """
+
+    def __init__(
+        self,
+        make_pipeline: Callable[[], Pipeline],
+        convert_batch: Callable[[SampleBatch], TrainingBatch] = convert_text_batch,
+        *,
+        max_batches: int | None = None,
+    ) -> None:
+        for name, value in (("make_pipeline", make_pipeline), ("convert_batch", convert_batch)):
+            if not callable(value):
+                raise ConfigTypeError(f"{name} is a {type(value).__name__}, expected a callable")
+        if max_batches is not None:
+            check_int("max_batches", max_batches, 1, 2**62)
+        self._make_pipeline = make_pipeline
+        self._convert_batch = convert_batch
+        self._max_batches = max_batches
+
+    def __iter__(self) -> Iterator[TrainingBatch]:
+        pipeline = self._make_pipeline()
+        try:
+            for number, batch in enumerate(pipeline):
+                if number == self._max_batches:
+                    return
+                yield self._convert_batch(batch)
+        finally:
+            pipeline.close()

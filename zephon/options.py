@@ -3,10 +3,19 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
+from difflib import get_close_matches
 from typing import Any, Literal
 
 from zephon.errors import ConfigError, ConfigTypeError
+
+Runner = Literal["inline", "threads", "process"]
+RUNNERS = ("inline", "threads", "process")
+CHANGES = ("added", "removed", "order", "weights", "content")
+"""Kinds of difference that a restored state may have, if ``on_change`` says so."""
+
+_ON_CHANGE = {"refuse": frozenset[str](), "adopt": frozenset(CHANGES) - {"content"}}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,6 +85,20 @@ class StreamOptions:
         How a finite pass ends where lanes have different numbers of batches: before
         the first round that not every lane fills, or when no lane has a batch left,
         with batches of padding for the others.
+    runner : {"threads", "inline", "process"} or None
+        Where documents are read, tokenized and given to functions: in threads that work
+        ahead; in the thread that asks for a batch, as with ``prefetch(0)``; or in processes.
+        None: in threads. It decides when something is computed, never what comes out.
+    io_options : StoreOptions, CacheOptions, mapping, size, folder or None
+        How the datasets fetch and keep data from now on, as
+        :meth:`zephon.io.StoreOptions.from_any` takes it. What they opened stays open: what
+        opening needs is given to :meth:`zephon.Dataset.from_path`.
+    on_change : {"refuse", "adopt"} or collection of str
+        What a restored state may differ in from this pipeline: nothing; sources that were
+        added or taken out, their order and their weights; or the kinds that are listed,
+        of ``"added"``, ``"removed"``, ``"order"``, ``"weights"`` and ``"content"`` (the files
+        of a source changed, and still hold the same documents in the same order). Whatever
+        else shapes the stream may never differ.
     """
 
     canonical_replicas: int | None = None
@@ -90,6 +113,9 @@ class StreamOptions:
     run_id: str | None = None
     aggregate_timeout: float = 300.0
     end: Literal["agree", "filler"] = "agree"
+    runner: Runner | None = None
+    io_options: Any = None
+    on_change: str | Collection[str] = "refuse"
 
     def __post_init__(self) -> None:
         check_int("dp_degree", self.dp_degree, 1, 2**16)
@@ -103,10 +129,31 @@ class StreamOptions:
                     f"dp_degree: {', '.join(map(str, divisors(self.canonical_replicas)))}"
                 )
         self._check_ranks()
+        if self.io_options is not None:
+            from zephon.io.options import StoreOptions  # a layer above: only who asks loads it
+
+            object.__setattr__(self, "io_options", StoreOptions.from_any(self.io_options))
         if self.tail not in (None, "drop", "pad"):
             raise ConfigError(f"tail is {self.tail!r}, expected 'drop', 'pad' or None")
         if self.end not in ("agree", "filler"):
             raise ConfigError(f"end is {self.end!r}, expected 'agree' or 'filler'")
+        if self.runner not in (None, *RUNNERS):
+            raise ConfigError(f"runner is {self.runner!r}, expected one of {', '.join(RUNNERS)}")
+        if isinstance(self.on_change, str):
+            if self.on_change not in _ON_CHANGE:
+                raise ConfigError(
+                    f"on_change is {self.on_change!r}, expected 'refuse', 'adopt' or a collection "
+                    f"of {', '.join(map(repr, CHANGES))}"
+                )
+        elif not isinstance(self.on_change, Collection):
+            raise ConfigTypeError(
+                f"on_change is {self.on_change!r}, expected 'refuse', 'adopt' or a collection of "
+                "str"
+            )
+        elif unknown := [one for one in self.on_change if one not in CHANGES]:
+            raise ConfigError(
+                f"on_change lists {unknown[0]!r}, expected some of {', '.join(map(repr, CHANGES))}"
+            )
         if self.vocab_size is not None:
             check_int("vocab_size", self.vocab_size, 1, 2**31)
 
@@ -135,9 +182,32 @@ class StreamOptions:
         return rank, self.dp_degree if self.world_size is None else self.world_size
 
     @property
+    def changes(self) -> frozenset[str]:
+        """Kinds of difference between a restored state and the pipeline that are adopted."""
+        if isinstance(self.on_change, str):
+            return _ON_CHANGE[self.on_change]
+        return frozenset(self.on_change)
+
+    @property
     def lanes(self) -> int:
         """Number of lanes of the run."""
         return self.dp_degree if self.canonical_replicas is None else self.canonical_replicas
+
+
+RuntimeOptions = StreamOptions
+"""The same, by the name that the registry's package of the same name has for it."""
+
+
+def refuse_unknown(call: str, given: Iterable[str], known: Iterable[str]) -> None:
+    """Raise ConfigTypeError if an option is not known, with those that look like it."""
+    known = list(known)
+    for name in given:
+        if name not in known:
+            near = get_close_matches(name, known, cutoff=0.5)
+            told = f"did you mean {' or '.join(map(repr, near))}? " if near else ""
+            raise ConfigTypeError(
+                f"{call}(...) has no option {name!r}: {told}It has: {', '.join(known)}"
+            )
 
 
 def divisors(number: int) -> list[int]:

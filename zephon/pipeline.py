@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping
+import time
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from zephon import checks
 from zephon import state as state_format
-from zephon.checkpoint import SourceData, read_state, resume_work, source_data, write_state
+from zephon.adoption import resume
+from zephon.checkpoint import SourceData, read_state, source_data, write_state
 from zephon.cursor import Dropped
 from zephon.errors import ConfigError, ConfigTypeError, LifecycleError, ZephonError
 from zephon.estimate import estimate_steps
 from zephon.explain import explain
 from zephon.ops.pack import PackOptions
-from zephon.options import check_int
-from zephon.runtime.exchange import Exchange, open_exchange
+from zephon.options import StreamOptions, check_int
+from zephon.runtime.documents import DocumentReader
+from zephon.runtime.exchange import Exchange, MissingRanksError, open_exchange
 from zephon.runtime.lengths import document_lengths
+from zephon.runtime.metrics import BATCH, Metrics, PipelineSummary
 from zephon.runtime.position import Position
 from zephon.runtime.stream import Stream
 from zephon.stages import Stages
@@ -26,6 +30,7 @@ from zephon.work.base import WorkSource
 from zephon.work.lengths import SourceLengths
 
 if TYPE_CHECKING:
+    from zephon.torch_data import PipelineDataset, WorkerAgreement
     from zephon.types import SampleBatch
 
 logger = logging.getLogger(__name__)
@@ -70,9 +75,12 @@ class Pipeline(Stages):
             self._said = replace(self._said, pack=PackOptions(max_length=work_source.row_length))
         self._stream: Stream | None = None
         self._position: Position | None = None
-        self._data: tuple[SourceData, ...] | None = None
+        self._data: tuple[SourceData, ...] | None = None  # of the sources of ws
+        self._asked_data: tuple[SourceData, ...] | None = None
         self._lengths: tuple[SourceLengths, ...] | None = None
         self._exchange: Exchange | None = None
+        self._metrics = Metrics()
+        self._agree: Callable[[], WorkerAgreement] | None = None
 
     def __iter__(self) -> Iterator[SampleBatch]:
         if self._stream is not None:
@@ -81,7 +89,8 @@ class Pipeline(Stages):
             )
         self._said.require_ready(self.ws)
         self._find_weights()
-        plan = self._said.stream_plan(self.ws)
+        self._metrics = Metrics()
+        plan = self._said.stream_plan(self.ws, self._metrics, self._agree)
         self._source_data()  # what a state needs is at hand before the first batch
         position = self._position or Position.start(plan.lane.lanes)
         self._stream = Stream(plan, position)
@@ -136,7 +145,9 @@ class Pipeline(Stages):
         """Continue from what :meth:`checkpoint` returned, or from its bytes.
 
         Nothing is read until the pipeline is iterated. The micro-batch size and
-        everything about prefetching may differ from when the state was saved.
+        everything about prefetching may differ from when the state was saved; sources
+        and their shares too with ``options(on_change="adopt")``, which may read the
+        documents of windows that were begun.
 
         Raises
         ------
@@ -148,8 +159,11 @@ class Pipeline(Stages):
         """
         self._refuse_while_iterating("restore")
         saved = read_state(state)
-        self.ws = resume_work(saved, self._said, self._asked, self._source_data())
-        self._position = Position(saved.delivered, saved.cursors, saved.passes)
+        if self._asked_data is None:
+            self._asked_data = source_data(self._asked)
+        resumed = resume(saved, self._said, self._asked, self._asked_data, self._asked_lengths)
+        self.ws, self._data, self._position = resumed.work, resumed.data, resumed.position
+        self._lengths = None
 
     def explain(self, steps: int | None = None) -> str:
         """What this pipeline will do: stages, exact shares, lanes, the plan of its passes.
@@ -245,6 +259,72 @@ class Pipeline(Stages):
             total += cursor.documents.dropped
         return total
 
+    def metrics_snapshot(self) -> PipelineSummary:
+        """What each stage has done and waited for since the pipeline was last iterated.
+
+        Asks no thread anything, and may be called while iterating. A stage that ``"pack"``
+        waits for while it works all the time is what to widen: by its ``parallelism``, by
+        :meth:`prefetch`, or by ``options(runner="process")``.
+        """
+        return self._metrics.summary()
+
+    def to_torch_dataset(
+        self, stateful: bool = True, *, convert: Callable[[SampleBatch], Any] | None = None
+    ) -> PipelineDataset:
+        """This pipeline as a ``torch.utils.data.IterableDataset`` of batches.
+
+        For a DataLoader with ``batch_size=None``. Its workers share the lanes, so that they
+        make together what one process makes: ``options(canonical_replicas=...)`` should be a
+        multiple of the ranks times the workers. A pipeline has threads of its own, so workers
+        help where functions hold the interpreter, as ``options(runner="process")`` does.
+
+        Parameters
+        ----------
+        stateful : bool
+            With ``state_dict`` and ``load_state_dict``, as ``torchdata``'s
+            StatefulDataLoader wants them.
+        convert : callable, optional
+            From a SampleBatch to what is delivered; called in the workers. To start them by
+            spawning, it and all functions of the pipeline have to be picklable.
+        """
+        from zephon.torch_data import PipelineDataset, StatefulPipelineDataset
+
+        self._refuse_while_iterating("to_torch_dataset")
+        return (StatefulPipelineDataset if stateful else PipelineDataset)(self, convert)
+
+    def to_torch_node(self, *, convert: Callable[[SampleBatch], Any] | None = None) -> Any:
+        """This pipeline as a ``torchdata.nodes.BaseNode`` of batches, with its state.
+
+        Parameters
+        ----------
+        convert : callable, optional
+            From a SampleBatch to what is delivered.
+
+        Raises
+        ------
+        ConfigError
+            torchdata is not installed.
+        """
+        from zephon.torch_data import torch_node
+
+        self._refuse_while_iterating("to_torch_node")
+        return torch_node(self, convert)
+
+    @property
+    def stream_options(self) -> StreamOptions:
+        """What :meth:`options` has set."""
+        return self._said.options
+
+    def forget_iteration(self) -> None:
+        """Be a copy that nobody iterates, of a pipeline that another process may iterate."""
+        self._stream, self._exchange, self._metrics = None, None, Metrics()
+
+    def options_of_worker(
+        self, options: StreamOptions, agree: Callable[[], WorkerAgreement]
+    ) -> None:
+        """Deliver the share of one worker of a DataLoader, which agrees on ends with others."""
+        self._said, self._agree = replace(self._said, options=options), agree
+
     def _gather(self) -> bytes:
         local: bytes | Exception
         try:
@@ -253,7 +333,11 @@ class Pipeline(Stages):
             local = error
         if self._exchange is None:
             self._exchange = open_exchange(self._said.options, "state")
-        return state_format.gather(local, self._exchange)
+        try:
+            return state_format.gather(local, self._exchange)
+        except MissingRanksError:
+            self._exchange = None  # whoever tries again meets anew
+            raise
 
     def _here(self) -> Position:
         return self._position or Position.start(self._said.options.lanes)
@@ -271,14 +355,24 @@ class Pipeline(Stages):
 
     def _document_lengths(self) -> tuple[SourceLengths, ...]:
         if self._lengths is None:
-            said = self._said
-            self._lengths = document_lengths(self.ws, said.tokenizer, said.packing(), said.prefetch)
+            self._lengths = self._lengths_of(self.ws)
         return self._lengths
+
+    def _asked_lengths(self) -> tuple[SourceLengths, ...]:
+        return self._lengths_of(self._asked)
+
+    def _lengths_of(self, work: WorkSource) -> tuple[SourceLengths, ...]:
+        said = self._said
+        reader = DocumentReader(work.datasets, said.tokenizer, said.chain(work))
+        return document_lengths(work, reader, said.packing(), said.reading())
 
     def _source_data(self) -> tuple[SourceData, ...]:
         if self._data is None:
-            self._data = source_data(self.ws)
+            self._data = self._asked_data = source_data(self._asked)
         return self._data
+
+    def _source_names(self) -> list[str]:
+        return [dataset.name for dataset in self._asked.datasets]
 
     def _refuse_ready_rows(self, call: str) -> None:
         if self.ws.row_length is not None:
@@ -296,7 +390,7 @@ class Pipeline(Stages):
     def _reopen(self, message: str) -> None:
         if self._position is not None:
             raise LifecycleError(message)
-        self.ws, self._lengths = self._asked, None
+        self.ws, self._lengths, self._data = self._asked, None, self._asked_data
 
 
 class _Iteration(Iterator["SampleBatch"]):
@@ -309,6 +403,7 @@ class _Iteration(Iterator["SampleBatch"]):
     def __next__(self) -> SampleBatch:
         if self._pipeline._stream is not self._stream:
             raise StopIteration  # the pipeline was closed, or is iterated anew
+        begin = time.perf_counter()
         try:
             batch, position = next(self._stream)
         except StopIteration:
@@ -321,6 +416,8 @@ class _Iteration(Iterator["SampleBatch"]):
             self._pipeline.close()
             raise
         self._pipeline.position = position
+        waited = time.perf_counter() - begin
+        self._pipeline._metrics.add("batch", BATCH, items=1, waiting=waited)
         return batch
 
     def __del__(self) -> None:

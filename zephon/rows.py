@@ -51,6 +51,9 @@ class Rows:
         Whether the segment ends its document; None: all do.
     aligned : tuple of AlignedFields or None
         What each buffer has for each of its tokens besides; empty if none has anything.
+    lineage : int64 ``[n]`` or None
+        Path along which operators made the segment's document out of that of ``row``, see
+        :func:`zephon._lineage.lineage_code`; 0, or None for all, if it is the document itself.
     row_lengths : tuple of int ``[B]`` or None
         Of payloads of different lengths: how much of each row is meant; ``row_length`` is
         then the longest.
@@ -69,6 +72,7 @@ class Rows:
     vocab_size: int = 0
     last: NDArray[np.bool_] | None = None
     aligned: Aligned = ()
+    lineage: NDArray[np.int64] | None = None
     row_lengths: tuple[int, ...] | None = None
 
     def __len__(self) -> int:
@@ -159,6 +163,7 @@ class Rows:
             source=self.source[index],
             row=self.row[index],
             last=None if self.last is None else self.last[index],
+            lineage=None if self.lineage is None else self.lineage[index],
             splits=splits,
         )
 
@@ -271,6 +276,7 @@ def concatenate(parts: Sequence[Rows]) -> Rows:
         source=join("source"),
         row=join("row"),
         last=None if first.last is None else join("last"),
+        lineage=None if first.lineage is None else join("lineage"),
         aligned=aligned,
         splits=np.concatenate(splits),
     )

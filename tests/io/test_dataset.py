@@ -1,11 +1,13 @@
 from __future__ import annotations
 
+import gzip
 import pickle
 from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
+import zstandard
 
 import zephon
 from zephon.block import RecordDocuments, TokenDocuments
@@ -96,15 +98,16 @@ def test_float_tokens_are_refused(tmp_path: Path) -> None:
         ("tru.jsonl", None, DataError, "similar names there: true.jsonl"),
         ("nowhere/x.jsonl", None, DataError, "its folder .*nowhere does not exist either"),
         ("empty", None, DataError, "the folder holds no file of a known kind. Found: nothing"),
-        ("other", None, DataError, r"Found: a.ds, b.ds; looked for: .*\.jsonl"),
+        ("other", None, DataError, r"Found: a.ds, a.gz, b.ds; looked for: .*\.jsonl"),
         ("*.nothing", None, DataError, "no file matches the pattern"),
         ("other/a.ds", None, DataError, "unknown kind of file .*known kinds: jsonl"),
-        ("p.parquet", None, DataError, "p.parquet: dataset 'd': is Parquet, which this version"),
+        ("p.parquet", None, DataError, "p.parquet, byte 10: ends without the footer"),
         ("true.jsonl", "lance", ConfigError, "unknown format 'lance'; known formats: jsonl, bin"),
         ("", None, ConfigError, "path is empty"),
         ([], None, ConfigError, "path is an empty list"),
         (None, None, ConfigTypeError, "path is None, expected a str, a PathLike or a sequence"),
-        ("z.jsonl.zst", None, DataError, "z.jsonl.zst: dataset 'd': is zstandard data"),
+        ("z.jsonl.zst", None, DataError, "z.jsonl.zst, byte .*: is truncated zstandard"),
+        ("other/a.gz", None, DataError, "a.gz: dataset 'd': unknown kind of file"),
         (["true.jsonl", 3], None, ConfigTypeError, "path holds a int"),
         ("mixed", None, DataError, "mixes the formats bin, jsonl"),
         ("half.idx", None, DataError, "half.bin"),
@@ -124,6 +127,7 @@ def test_paths_that_name_no_data_say_what_is_wrong(
         Path(folder).mkdir()
     Path("other/a.ds").write_bytes(b"\1\2")
     Path("other/b.ds").write_bytes(b"\1\2")
+    Path("other/a.gz").write_bytes(gzip.compress(b"no JSON"))
     Path("z.jsonl.zst").write_bytes(b"\x28\xb5\x2f\xfd and so on")
     Path("p.parquet").write_bytes(b"PAR1 and so on")
     write_pair(Path("mixed/p"), [[[1]]])
@@ -138,6 +142,10 @@ def test_a_format_is_found_by_content_where_the_suffix_does_not_tell(tmp_path: P
     path = tmp_path / "records.txt"
     path.write_text('{"text": "x"}\n')
     assert texts(Dataset.from_path("d", path), [0]) == ["x"]
+    (tmp_path / "records.gz").write_bytes(gzip.compress(b'\xef\xbb\xbf {"text": "y"}\n'))
+    assert texts(Dataset.from_path("d", tmp_path / "records.gz"), [0]) == ["y"]
+    (tmp_path / "records.bak").write_bytes(zstandard.compress(b'{"text": "z"}\n'))
+    assert texts(Dataset.from_path("d", tmp_path / "records.bak"), [0]) == ["z"]
     (tmp_path / "records.dat").write_text('[{"text": "x"}]\n')
     with pytest.raises(DataError, match="this is a JSON array"):
         Dataset.from_path("d", tmp_path / "records.dat", fmt="jsonl")

@@ -76,7 +76,6 @@ def test_records_come_in_the_order_asked_for(tmp_path: Path) -> None:
         ("jl_22_cr_only", "carriage returns: lines must end in a line feed"),
         ("jl_19_nan", "is not valid JSON"),
         ("jl_21_formfeed", "record 2.*is not valid JSON"),
-        ("gz_08_gz_named_jsonl", "is gzip data. This version reads uncompressed JSONL only"),
     ],
 )
 def test_damaged_files_are_refused_with_their_place(name: str, message: str) -> None:
@@ -84,9 +83,21 @@ def test_damaged_files_are_refused_with_their_place(name: str, message: str) -> 
         read(BADFILES / f"{name}.jsonl")
 
 
-def test_compressed_files_are_refused_by_what_they_are() -> None:
-    with pytest.raises(DataError, match=r"is zstandard data.*decompress it \(unzstd\)"):
-        JsonlShard(BADFILES / "zs_01_multi_frame.jsonl.zst")
+@pytest.mark.parametrize(
+    ("head", "message"),
+    [
+        (b"PAR1\x15", "x.jsonl: is Parquet, no JSON Lines. Name it .* with fmt='parquet'"),
+        (b"ARROW1\0\0", "is an Arrow IPC file, no JSON Lines"),
+        (b"\xff\xff\xff\xff", "is an Arrow IPC stream"),
+        (b"MMIDIDX\0\0", "is the index of a .bin/.idx pair"),
+        (b"\xff\xfe{\0", "is text in UTF-16 by its byte order mark. Convert it to UTF-8"),
+    ],
+)
+def test_another_format_under_the_name_is_told_by_its_first_bytes(
+    tmp_path: Path, head: bytes, message: str
+) -> None:
+    with pytest.raises(DataError, match=message):
+        JsonlShard(write(tmp_path, head + b"..."))
 
 
 def test_bad_utf8_is_told_by_the_byte_of_the_file() -> None:

@@ -205,7 +205,8 @@ def test_an_added_token_whose_id_leaves_a_gap_is_refused(
     content["added_tokens"].append(added)
     (tmp_path / "tokenizer.json").write_text(json.dumps(content))
     with pytest.raises(
-        DataError, match=r"tokenizer.json: gives the added token '<extra>' the id 900, but .* makes it 290"
+        DataError,
+        match=r"tokenizer.json: gives the added token '<extra>' the id 900, but .* makes it 290",
     ):
         make(tmp_path)
 

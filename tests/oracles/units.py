@@ -45,3 +45,24 @@ def locate(
     if shuffle_rows:
         position = permute(units[unit], fold_key(row_key, slot), position)
     return sum(units[:unit]) + position, turn
+
+
+def group(counts: list[int], decoded: list[int], size: int) -> list[int]:
+    """Sizes of the units that runs decoded together are put into, shard by shard.
+
+    ``decoded`` has the first document of each run. Runs of a shard whose middles lie between
+    the same two multiples of ``size`` are one unit.
+    """
+    sizes = []
+    shard_first = 0
+    for count in counts:
+        shard_end = shard_first + count
+        starts = [first for first in decoded if shard_first <= first < shard_end]
+        pieces: dict[int, int] = {}
+        ends = [*starts[1:], shard_end] if starts else []
+        for first, end in zip(starts, ends, strict=True):
+            middle = (first + end - 1 - 2 * shard_first) // 2
+            pieces[middle // size] = pieces.get(middle // size, 0) + end - first
+        sizes += pieces.values()
+        shard_first = shard_end
+    return sizes

@@ -17,13 +17,17 @@ from zephon.work.mixture import WEIGHT_TOTAL, token_weights
 class Documents:
     """Sources of given lengths, some of which are known and some have to be read."""
 
-    def __init__(self, lengths, known=()):
+    def __init__(self, lengths, known=(), decoded=()):
         self.lengths = [np.array(some, dtype=np.int64) for some in lengths]
+        self.decoded = decoded
         self.free = known
         self.read = [[] for _ in lengths]
 
     def known(self, source):
         return self.lengths[source] if source in self.free else None
+
+    def decodes(self, source):
+        return source in self.decoded
 
     def count(self, source, rows):
         self.read[source] += rows.tolist()
@@ -134,3 +138,32 @@ def test_options_of_the_estimation_are_checked():
         TokenEstimation(calibration_samples=1)
     with pytest.raises(ConfigTypeError, match="calibration_samples is 2.0, expected an int"):
         TokenEstimation(calibration_samples=2.0)
+
+
+def test_runs_of_neighbours_are_read_where_documents_are_decoded_together():
+    documents = Documents([lognormal(100_000, 3)], decoded=[0])
+    (found,) = measure(documents, samples=2048)
+    assert len(found.lengths) == 2048
+    read = documents.read[0]
+    assert len(set(read)) == 2048
+    assert len({row // 64 for row in read}) <= 33
+    assert found.lengths.tolist() == documents.lengths[0][read].tolist()
+
+
+def test_runs_of_neighbours_are_drawn_fairly():
+    lengths = np.concatenate([np.full(9000, 100), np.full(1000, 900)])
+    means = [
+        measure(Documents([lengths], decoded=[0]), samples=2000, seed=seed)[0].mean
+        for seed in range(40)
+    ]
+    assert np.mean(means) == pytest.approx(180, rel=0.15)
+
+
+@given(st.integers(3, 500), st.integers(2, 200), st.integers(0, 9))
+def test_runs_give_different_documents_and_never_more_than_asked_for(count, samples, seed):
+    documents = Documents([range(1, count + 1)], decoded=[0])
+    (found,) = measure(documents, samples=samples, seed=seed)
+    assert len(found.lengths) <= max(samples, min(count, samples))
+    assert len(set(documents.read[0])) == len(documents.read[0]) == len(found.lengths)
+    if count <= samples:
+        assert found.exact

@@ -184,3 +184,28 @@ def test_a_block_size_that_is_none_is_refused(size, error, message):
 def test_counts_that_are_none_are_refused():
     with pytest.raises(ConfigError, match="dataset 'web': documents per shard are"):
         cut([5, -1])
+
+
+@given(shards, st.integers(1, 60_000), st.randoms(use_true_random=False))
+def test_auto_blocks_are_whole_decoded_runs_of_about_8_mib(counts, bytes_per_document, random):
+    n, first, decoded = sum(counts), 0, []
+    for count in counts:
+        if count:
+            decoded += sorted({first, *(random.randint(first, first + count - 1) for _ in "abcd")})
+        first += count
+    source = cut(
+        counts,
+        bytes_per_document=bytes_per_document,
+        shuffle_block_size="auto",
+        decoded=np.array(decoded, dtype=np.int64),
+    )
+    sizes = oracle.group(counts, decoded, source.block_size)
+    assert np.diff(source.first_row).tolist() == sizes
+    assert set(source.first_row[:-1].tolist()) <= set(decoded)
+    longest = max(np.diff([*decoded, n]))
+    assert max(sizes) <= source.block_size + 2 * longest
+
+
+def test_other_block_sizes_are_kept_whatever_is_decoded_together():
+    source = cut([10], shuffle_block_size=4, decoded=np.array([0, 5]))
+    assert source.first_row.tolist() == [0, 4, 8, 10]

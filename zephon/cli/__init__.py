@@ -10,6 +10,7 @@ import sys
 from collections.abc import Sequence
 
 from zephon.cli.failure import explain
+from zephon.cli.interrupt import interrupts_kept
 
 __all__ = ["main"]
 
@@ -30,9 +31,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     """
     arguments = list(sys.argv[1:] if argv is None else argv)
     try:
-        from zephon.cli.app import app
+        with interrupts_kept():
+            from zephon.cli.app import app
 
-        app(args=arguments, prog_name="zephon")
+            app(args=arguments, prog_name="zephon")
     except SystemExit as stop:
         return stop.code if isinstance(stop.code, int) else int(stop.code is not None)
     except KeyboardInterrupt:

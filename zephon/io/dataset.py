@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -12,8 +13,14 @@ from numpy.typing import NDArray
 from zephon.block import Documents, RecordDocuments, TokenDocuments, interleave
 from zephon.errors import ConfigError, ConfigTypeError
 from zephon.io.memory import InMemoryShard
-from zephon.io.resolve import PathLike, resolve
+from zephon.io.object_store import is_url
+from zephon.io.options import CacheOptions, StoreOptions, in_force
+from zephon.io.parallel import in_order
+from zephon.io.remote import RemoteShard
+from zephon.io.resolve import PathLike, known_formats, resolve
+from zephon.io.resolve_remote import open_remote
 from zephon.io.shard import Place, Shard
+from zephon.io.unit_cache import UNITS
 
 
 class Dataset:
@@ -46,9 +53,17 @@ class Dataset:
 
     @classmethod
     def from_path(
-        cls, name: str, path: PathLike | Sequence[PathLike], *, fmt: str | None = None
+        cls,
+        name: str,
+        path: PathLike | Sequence[PathLike],
+        *,
+        fmt: str | None = None,
+        io_options: Any = None,
     ) -> Dataset:
         """Documents of a file, a folder, a glob pattern, a ``.bin/.idx`` prefix or a list of them.
+
+        Instead of files these may be URLs of objects (``s3://bucket/folder``, ``gs://``,
+        ``az://``, ``https://host/file``).
 
         Parameters
         ----------
@@ -57,7 +72,10 @@ class Dataset:
         path : str, PathLike or a sequence of them
             Where the files are. All must be of one format.
         fmt : str, optional
-            ``"jsonl"`` or ``"bin"``; found out from suffix and content if not given.
+            Name of a format: ``"jsonl"``, ``"bin"``, ``"parquet"``, ``"arrow"`` or one that an
+            installed package adds; found out from content and suffix if not given.
+        io_options : StoreOptions, CacheOptions, mapping, size or folder, optional
+            What is kept of the data, and where; see :class:`zephon.io.CacheOptions`.
 
         Raises
         ------
@@ -66,9 +84,20 @@ class Dataset:
         ConfigError
             ``fmt`` is unknown or ``path`` is empty.
         """
-        kind, files = resolve(name, path, fmt)
-        dataset = cls(name, kind.name, [kind.open(file) for file in files])
-        dataset._rebuild = (Dataset.from_path, name, [str(file) for file in files], kind.name)
+        options = StoreOptions.from_any(io_options)
+        if options.cache.rg_cache_bytes != CacheOptions.rg_cache_bytes:
+            UNITS.set_limit(options.cache.rg_cache_bytes)
+        urls = _urls(name, path)
+        shards: Sequence[Shard]
+        with in_force(options):
+            if urls:
+                kind, files, shards = open_remote(name, urls, known_formats(name, fmt)[0], options)
+            else:
+                kind, paths = resolve(name, path, fmt)
+                files = [str(file) for file in paths]
+                shards = in_order(kind.open, paths)
+        dataset = cls(name, kind.name, shards)
+        dataset._rebuild = (name, files, kind.name, None if io_options is None else options)
         return dataset
 
     @classmethod
@@ -86,8 +115,7 @@ class Dataset:
 
     def __reduce__(self) -> tuple[Any, ...]:
         if self._rebuild:
-            _, name, files, fmt = self._rebuild
-            return _open_again, (name, files, fmt)
+            return _open_again, self._rebuild
         return Dataset, (self.name, self.format, self._shards)
 
     def __repr__(self) -> str:
@@ -95,6 +123,15 @@ class Dataset:
             f"Dataset({self.name!r}, {self.format}, {self.total():,} documents "
             f"in {self.shard_count():,} shards)"
         )
+
+    def use(self, options: StoreOptions) -> None:
+        """Keep and fetch data by ``options`` from now on; what is open stays open."""
+        UNITS.set_limit(options.cache.rg_cache_bytes)
+        for shard in self._shards:
+            if isinstance(shard, RemoteShard):
+                shard.use(options)
+        if self._rebuild:
+            self._rebuild = (*self._rebuild[:3], options)
 
     def counts(self) -> NDArray[np.int64]:
         """Documents of each shard, int64 ``[shards]``."""
@@ -154,6 +191,46 @@ class Dataset:
         """Documents that are decoded together at most to read one."""
         return max(shard.unit_documents for shard in self._shards)
 
+    def units(self) -> NDArray[np.int64] | None:
+        """First document of each run that is decoded together, int64 ``[units]``.
+
+        None if all documents of all shards can be read alone.
+        """
+        parts = [shard.units() for shard in self._shards]
+        if all(part is None for part in parts):
+            return None
+        first = self._ends - self._counts
+        # A shard without units is one: what it costs to begin anywhere in it is nothing.
+        some = [
+            np.zeros(min(count, 1), dtype=np.int64) if part is None else part
+            for part, count in zip(parts, self._counts.tolist(), strict=True)
+        ]
+        return np.concatenate([part + start for part, start in zip(some, first, strict=True)])
+
+    def decode(self, rows: NDArray[np.int64]) -> None:
+        """Have what ``rows`` lie in decoded, for a :meth:`read` that comes soon."""
+        shard_of = np.searchsorted(self._ends, rows, side="right")
+        for shard in np.unique(shard_of).tolist():
+            first = self._ends[shard] - self._counts[shard]
+            self._shards[shard].decode(rows[shard_of == shard] - first)
+
+    @property
+    def gives_text(self) -> bool:
+        """Whether documents are text without a doubt, so that a pipeline has to tokenize them."""
+        return self.format == "jsonl" or any(shard.gives_text for shard in self._shards)
+
+    def as_text(self, field: str) -> Dataset:
+        """What reads these documents for a pipeline that tokenizes ``field``."""
+        shards = [shard.as_text(field) for shard in self._shards]
+        if all(new is old for new, old in zip(shards, self._shards, strict=True)):
+            return self
+        return Dataset(self.name, self.format, shards)
+
+    def fields(self, row: int) -> Mapping[str, Any]:
+        """Fields of document ``row`` beside its tokens that do not go along with them."""
+        shard, local = self.sample_id(row)
+        return self._shards[shard].fields(local)
+
     def sample_id(self, row: int) -> tuple[int, int]:
         """Shard and number inside it of document ``row``."""
         shard = int(np.searchsorted(self._ends, row, side="right"))
@@ -172,8 +249,21 @@ class Dataset:
         return digest.digest()
 
 
-def _open_again(name: str, files: list[str], fmt: str) -> Dataset:
-    return Dataset.from_path(name, files, fmt=fmt)
+def _open_again(
+    name: str, files: list[str], fmt: str, options: StoreOptions | None = None
+) -> Dataset:
+    return Dataset.from_path(name, files, fmt=fmt, io_options=options)
+
+
+def _urls(name: str, path: Any) -> list[str]:
+    """The URLs that ``path`` names, none if it names files."""
+    many: Any = [path] if isinstance(path, (str, os.PathLike)) else path
+    if not isinstance(many, Sequence):
+        return []  # refused with the paths
+    urls: list[str] = [one for one in many if is_url(one)]
+    if urls and len(urls) < len(many):
+        raise ConfigError(f"dataset {name!r}: path mixes URLs and files: make a dataset of each")
+    return urls
 
 
 def _interleave(parts: list[Documents], picks: list[NDArray[np.intp]], count: int) -> Documents:

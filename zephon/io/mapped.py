@@ -21,13 +21,16 @@ class MappedFile:
     ----------
     data : uint8 ``[size]``, read-only
         The file's bytes.
+    modified : int
+        When it was last written to, in nanoseconds.
     """
 
     def __init__(self, path: Path) -> None:
         self.path = path
         try:
             with open(path, "rb") as file:
-                self.size = os.fstat(file.fileno()).st_size
+                status = os.fstat(file.fileno())
+                self.size, self.modified = status.st_size, status.st_mtime_ns
                 # An empty file cannot be mapped. The map keeps the file open by itself.
                 self._map = mmap.mmap(file.fileno(), 0, access=READ) if self.size else None
         except OSError as error:

@@ -1,4 +1,4 @@
-"""A digest of a large file that does not read all of it."""
+"""What a few bytes tell of a file: which format it is, and whether it is the same as before."""
 
 from __future__ import annotations
 
@@ -28,6 +28,24 @@ def probe_digest(data: NDArray[np.uint8], *extra: NDArray[Any] | bytes) -> bytes
     for part in extra:
         digest.update(part if isinstance(part, bytes) else np.ascontiguousarray(part).data)
     return digest.digest()
+
+
+_MAGIC = (
+    (b"PAR1", "parquet", "Parquet"),
+    (b"ARROW1\0\0", "arrow", "an Arrow IPC file"),
+    (b"\xff\xff\xff\xff", "arrow", "an Arrow IPC stream"),
+    (b"MMIDIDX\0\0", "bin", "the index of a .bin/.idx pair"),
+)
+
+
+def other_format(head: bytes) -> str:
+    """What a file that was taken for text is by its first bytes; empty if nothing speaks up."""
+    for magic, name, title in _MAGIC:
+        if head.startswith(magic):
+            return f"is {title}, no JSON Lines. Name it by its own suffix or with fmt={name!r}"
+    if head.startswith((b"\xff\xfe", b"\xfe\xff")):
+        return "is text in UTF-16 by its byte order mark. Convert it to UTF-8"
+    return ""
 
 
 def _probe_starts(size: int) -> Iterable[int]:

@@ -10,11 +10,8 @@ from pathlib import Path
 
 from zephon.errors import ConfigError, ConfigTypeError, DataError
 from zephon.io.indexed import IndexedFormat
-from zephon.io.jsonl import JsonlFormat, compressed
+from zephon.io.registry import FORMATS, added_formats, format_named
 from zephon.io.shard import Format
-
-FORMATS: dict[str, Format] = {fmt.name: fmt for fmt in (JsonlFormat(), IndexedFormat())}
-"""The formats by name. Adding one: a file that implements Format, and a line here."""
 
 PathLike = str | os.PathLike[str]
 
@@ -27,16 +24,12 @@ def resolve(
     A folder is searched through all levels in the order of names; hidden files
     and files of no known kind in it are passed over.
     """
-    if fmt is not None and fmt not in FORMATS:
-        raise ConfigError(
-            f"dataset {name!r}: unknown format {fmt!r}; known formats: {', '.join(FORMATS)}"
-        )
-    wanted = [FORMATS[fmt]] if fmt else list(FORMATS.values())
+    wanted, broken = known_formats(name, fmt)
     found: dict[Path, Format] = {}
     seen: set[str] = set()  # real paths: a file that is reached in two ways is one file
     for one in _each_path(name, path):
-        for file in _expand(name, one, wanted):
-            kind = _kind(name, file, wanted)
+        for file in _expand(name, one, wanted, broken):
+            kind = _kind(name, file, wanted, broken)
             canonical = kind.canonical(file)
             if (real := os.path.realpath(canonical)) not in seen:
                 seen.add(real)
@@ -48,6 +41,14 @@ def resolve(
             "of each, or choose with fmt="
         )
     return next(iter(found.values())), list(found)
+
+
+def known_formats(name: str, fmt: str | None) -> tuple[list[Format], dict[str, str]]:
+    """The format ``fmt``, or all if it is None; and why each that cannot be used cannot."""
+    if fmt is not None:
+        return [format_named(fmt, f"dataset {name!r}")], {}
+    added, broken = added_formats()
+    return [*FORMATS.values(), *added], broken
 
 
 def _each_path(name: str, path: PathLike | Sequence[PathLike]) -> list[Path]:
@@ -68,11 +69,11 @@ def _each_path(name: str, path: PathLike | Sequence[PathLike]) -> list[Path]:
     return [Path(one) for one in many]
 
 
-def _expand(name: str, path: Path, wanted: list[Format]) -> list[Path]:
+def _expand(name: str, path: Path, wanted: list[Format], broken: dict[str, str]) -> list[Path]:
     if path.is_file():
         return [path]
     if path.is_dir():
-        return _search(name, path, wanted)
+        return _search(name, path, wanted, broken)
     index = path.with_name(path.name + ".idx")
     if index.exists() or path.with_name(path.name + ".bin").exists():
         return [index]  # a Megatron prefix; a missing half is reported by the reader
@@ -87,16 +88,16 @@ def _expand(name: str, path: Path, wanted: list[Format]) -> list[Path]:
     raise DataError(f"dataset {name!r}: there is no such file{_similar(path)}", file=path)
 
 
-def _search(name: str, folder: Path, wanted: list[Format]) -> list[Path]:
+def _search(name: str, folder: Path, wanted: list[Format], broken: dict[str, str]) -> list[Path]:
     files = _walk(name, folder)
-    suffixes = {suffix for fmt in wanted for suffix in fmt.suffixes}
-    known = [file for file in files if file.suffix.lower() in suffixes]
+    suffixes = tuple({suffix: None for fmt in wanted for suffix in fmt.suffixes})
+    known = [file for file in files if file.name.lower().endswith(suffixes)]
     if not known:
         there = ", ".join(file.name for file in files[:5]) or "nothing"
         more = f" and {len(files) - 5} more" if len(files) > 5 else ""
         raise DataError(
             f"dataset {name!r}: the folder holds no file of a known kind. Found: {there}{more}; "
-            f"looked for: {', '.join(sorted(suffixes))}",
+            f"looked for: {', '.join(sorted(suffixes))}{_unusable(broken)}",
             file=folder,
         )
     return known
@@ -128,28 +129,42 @@ def _walk(name: str, folder: Path) -> list[Path]:
     return sorted(files)
 
 
-def _kind(name: str, file: Path, wanted: list[Format]) -> Format:
+def _kind(name: str, file: Path, wanted: list[Format], broken: dict[str, str]) -> Format:
+    if len(wanted) == 1:
+        return wanted[0]
+    by_suffix = [fmt for fmt in wanted if file.name.lower().endswith(fmt.suffixes)]
+    if by_suffix and by_suffix[0].name == IndexedFormat.name:
+        return by_suffix[0]  # any bytes may begin a .bin file, and the reader names a missing half
+    try:
+        with open(file, "rb") as stream:
+            head = stream.read(4096)
+    except OSError as error:
+        raise DataError(f"dataset {name!r}: cannot be read: {error.strerror}", file=file) from error
     for fmt in wanted:
-        if file.suffix.lower() in fmt.suffixes or len(wanted) == 1:
+        if head.startswith(fmt.signatures):
             return fmt
-    with open(file, "rb") as stream:
-        head = stream.read(4096)
+    # The longest suffix says most: ".csv.gz" is not any ".gz".
+    for fmt in sorted(by_suffix, key=lambda one: -_suffix_length(one, file)):
+        return fmt
     for fmt in wanted:
         if fmt.recognises(file, head):
             return fmt
-    if path_kind := compressed(head):
-        raise DataError(f"dataset {name!r}: {path_kind}", file=file)
-    if head.startswith(b"PAR1"):
-        raise DataError(
-            f"dataset {name!r}: is Parquet, which this version does not read: convert it to JSONL",
-            file=file,
-        )
     kinds = ", ".join(f"{fmt.name} ({', '.join(fmt.suffixes)})" for fmt in wanted)
     raise DataError(
         f"dataset {name!r}: unknown kind of file (it begins with {head[:8]!r}); "
-        f"known kinds: {kinds}. Name one with fmt= if its suffix is unusual",
+        f"known kinds: {kinds}. Name one with fmt= if its suffix is unusual{_unusable(broken)}",
         file=file,
     )
+
+
+def _suffix_length(fmt: Format, file: Path) -> int:
+    name = file.name.lower()
+    return max(len(suffix) for suffix in fmt.suffixes if name.endswith(suffix))
+
+
+def _unusable(broken: dict[str, str]) -> str:
+    """What was not looked for, though it is installed."""
+    return "".join(f". Not looked for: {reason}" for reason in broken.values())
 
 
 def _similar(path: Path) -> str:

@@ -121,7 +121,7 @@ class ChatTokenizer(DocumentTokenizer):
 
     def __init__(self, tokenizer: Any, options: ChatOptions) -> None:
         self.options = options
-        loaded = load_tokenizer(tokenizer)
+        self._loaded = loaded = load_tokenizer(tokenizer)
         definition = loaded.tokenizer.to_str()
         self._text_only = _without_processor(plain_copy(definition, loaded.tokenizer, True))
         self._tokenizer = _without_processor(plain_copy(definition, loaded.tokenizer, False))

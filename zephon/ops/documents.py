@@ -47,9 +47,12 @@ class Parts:
         :class:`zephon.block.TokenDocuments`. No length is 0.
     offset, whole : int64
         Tokens of the document before the part, and of the whole document.
-    draw, source, row : int64
-        Draw, dataset and number of the document.
-    dropped : int64 ``[n, 4]``
+    draw, child, final
+        Where the document stands among those of the lane, as in
+        :class:`zephon.block.Entries`.
+    source, row, lineage : int64
+        Dataset and number of the document, and what path operators made it along.
+    dropped : int64 ``[n, 5]``
         What was left out before the part, as :meth:`zephon.cursor.Dropped.counts`.
     """
 
@@ -61,8 +64,11 @@ class Parts:
     offset: NDArray[np.int64]
     whole: NDArray[np.int64]
     draw: NDArray[np.int64]
+    child: NDArray[np.int64]
+    final: NDArray[np.bool_]
     source: NDArray[np.int64]
     row: NDArray[np.int64]
+    lineage: NDArray[np.int64]
     dropped: NDArray[np.int64]
 
     def __len__(self) -> int:
@@ -93,6 +99,7 @@ class Parts:
             last=begin + length == self.whole[document],
             source=self.source[document],
             row=self.row[document],
+            lineage=self.lineage[document],
             splits=splits,
             **shape,
         )
@@ -108,7 +115,8 @@ class DocumentStream:
     Parameters
     ----------
     blocks : iterator of TokenBlock
-        From draw ``cursor.draw`` on; ends where the lane does.
+        From draw ``cursor.draw`` on, or from a draw before it, whose documents are then
+        passed over; ends where the lane does.
     cursor : DocumentCursor
         Where to begin.
     check : bytes
@@ -139,7 +147,9 @@ class DocumentStream:
         self._blocks = blocks
         self._cursor = cursor
         self._check = check if cursor.token else b""
+        self._restored = cursor
         self._skip = cursor.token
+        self._opening = cursor.child > 0 or cursor.token > 0  # a document that must be there
         self._longest, self._drop, self._split = longest, drop_oversized, split
         self._names, self._patience = names, patience
         self._loaded = cursor.dropped  # what was left out up to the last block
@@ -175,21 +185,22 @@ class DocumentStream:
             block = next(self._blocks, None)
             if block is None:
                 return False
-            self._end = block.first + len(block)
+            self._end = block.end
             more = self._read(block)
             if len(more):
                 self._chunks.append(more)
                 self._total += int(more.length.sum())
                 self._count += len(more)
                 return True
-            fruitless += len(block)
+            fruitless += block.end - block.first
         oversized = (
             f" or are longer than a row of {self._longest} (drop_oversized=False keeps them)"
             if self._drop
             else ""
         )
+        filtered = " or are left out by an operator" if self._loaded.filtered else ""
         raise DataError(
-            f"{fruitless} documents in a row have no tokens{oversized} (datasets "
+            f"{fruitless} documents in a row have no tokens{oversized}{filtered} (datasets "
             f"{', '.join(self._names)}): is the right field read?"
         )
 
@@ -203,15 +214,18 @@ class DocumentStream:
                 int(parts.draw[documents]),
                 int(parts.offset[documents]) + tokens,
                 Dropped(*parts.dropped[documents].tolist()),
+                int(parts.child[documents]),
             )
         else:
             last = documents - 1
             done = int(parts.offset[last] + parts.length[last])
             finished = done == int(parts.whole[last])
+            ended = finished and bool(parts.final[last])  # the draw, too
             self._cursor = DocumentCursor(
-                int(parts.draw[last]) + finished,
+                int(parts.draw[last]) + ended,
                 0 if finished else done,
                 Dropped(*parts.dropped[last].tolist()),
+                0 if ended else int(parts.child[last]) + finished,
             )
         rest = parts.take(slice(documents, None))
         if tokens:
@@ -250,20 +264,28 @@ class DocumentStream:
     def _read(self, block: TokenBlock) -> Parts:
         """The parts of a block; what it leaves out is counted."""
         documents = block.documents
+        count = len(block)
+        entries = block.entries
+        begin = self._begin(block)
         whole = documents.length
-        offset = np.zeros(len(block), dtype=np.int64)
+        offset = np.zeros(count, dtype=np.int64)
         if self._skip:
-            self._verify(block)
-            offset[0], self._skip = self._skip, 0
-        empty = whole == 0
+            self._verify(block, begin)
+            offset[begin], self._skip = self._skip, 0
+        zero = np.zeros(count, dtype=np.int64)
+        filtered = np.zeros(count, np.bool_) if entries is None else entries.filtered
+        empty = (whole == 0) & ~filtered
         oversized = (whole > self._longest) if self._drop else np.zeros_like(empty)
-        counts = np.zeros((len(block), 4), dtype=np.int64)
+        counts = np.zeros((count, 5), dtype=np.int64)
         counts[:, 0], counts[:, 1], counts[:, 2] = empty, oversized, whole * oversized
+        counts[:, 4] = filtered
+        counts[:begin] = 0  # counted before the state was saved
         total = np.cumsum(counts, axis=0) + self._loaded.counts()
-        self._loaded = Dropped(*total[-1].tolist())
-        if oversized.any():
-            self._tell_oversized(block, int(np.argmax(oversized)))
-        keep = np.flatnonzero(~(empty | oversized))
+        if count:
+            self._loaded = Dropped(*total[-1].tolist())
+        if oversized[begin:].any():
+            self._tell_oversized(block, begin + int(np.argmax(oversized[begin:])))
+        keep = np.flatnonzero(~(empty | oversized | filtered)[begin:]) + begin
         parts = Parts(
             documents.buffers,
             documents.aligned,
@@ -272,12 +294,36 @@ class DocumentStream:
             (whole - offset)[keep],
             offset[keep],
             whole[keep],
-            block.first + keep,
+            block.first + keep if entries is None else entries.draw[keep],
+            zero[keep] if entries is None else entries.child[keep],
+            np.ones(len(keep), np.bool_) if entries is None else entries.final[keep],
             block.sources[keep].astype(np.int64),
             block.rows[keep],
+            zero[keep] if entries is None else entries.lineage[keep],
             total[keep],
         )
         return _split(parts, self._longest) if self._split else parts
+
+    def _begin(self, block: TokenBlock) -> int:
+        """The first document of a block that is not behind the cursor."""
+        where = self._restored
+        if block.first > where.draw or block.entries is None:
+            return 0
+        draw, child = block.entries.draw, block.entries.child
+        behind = (draw < where.draw) | ((draw == where.draw) & (child < where.child))
+        begin = int(behind.sum())
+        if self._opening and where.draw < block.end:
+            self._opening = False
+            if begin == len(draw) or (int(draw[begin]), int(child[begin])) != (
+                where.draw,
+                where.child,
+            ):
+                raise StateError(
+                    f"draw {where.draw} gives fewer documents than before the state was saved: its "
+                    "file, the tokenizer or a function changed. Restore what the state was saved "
+                    "with, or start a new run"
+                )
+        return begin
 
     def _tell_oversized(self, block: TokenBlock, first: int) -> None:
         if OVERSIZED_TOLD.add_first():
@@ -291,14 +337,14 @@ class DocumentStream:
                 self._longest,
             )
 
-    def _verify(self, block: TokenBlock) -> None:
+    def _verify(self, block: TokenBlock, at: int) -> None:
         """Compare the open document with what was delivered of it before."""
-        document = block.documents.tokens(0)
+        document = block.documents.tokens(at)
         delivered = document[max(self._skip - CHECK_TOKENS, 0) : self._skip]
         fits = not self._check or check_tokens((delivered,)) == self._check
         if len(document) <= self._skip or not fits:
             raise StateError(
-                f"document {int(block.rows[0])} of dataset {self._names[block.sources[0]]!r} is "
+                f"document {int(block.rows[at])} of dataset {self._names[block.sources[at]]!r} is "
                 f"not the one of which {self._skip} tokens were delivered before the state was "
                 "saved: its file, the tokenizer or a function changed. Restore what the state was "
                 "saved with, or start a new run"
@@ -323,19 +369,11 @@ def _split(parts: Parts, longest: int) -> Parts:
     index = np.repeat(np.arange(len(parts)), pieces)
     inside = (np.arange(len(index)) - np.repeat(np.cumsum(pieces) - pieces, pieces)) * longest
     cut = parts.take(index)
-    length = np.minimum(cut.length - inside, longest)
-    return Parts(
-        cut.buffers,
-        cut.aligned,
-        cut.buffer,
-        cut.start + inside,
-        length,
-        cut.offset + inside,
-        cut.whole,
-        cut.draw,
-        cut.source,
-        cut.row,
-        cut.dropped,
+    return replace(
+        cut,
+        start=cut.start + inside,
+        length=np.minimum(cut.length - inside, longest),
+        offset=cut.offset + inside,
     )
 
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from zephon.errors import ConfigError, ConfigTypeError, DataError
 from zephon.io.shard import Place
 from zephon.ops.engines import ENGINES, Engine, EngineName, Flat, make_engine
-from zephon.ops.tokenizer_files import load_tokenizer
+from zephon.ops.tokenizer_files import LoadedTokenizer, load_tokenizer
 from zephon.options import check_int
 
 SpecialTokensMode = Literal["bos_eos", "bos", "eos", "none", "tokenizer_default"]
@@ -138,6 +138,12 @@ class DocumentTokenizer(ABC):
     engine: str
     options: Any
 
+    _loaded: LoadedTokenizer
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Engines and compiled templates stay where they are: another process makes its own.
+        return type(self), (self._loaded, self.options)
+
     @property
     def start_ids(self) -> tuple[int, ...]:
         """What is put before each document."""
@@ -180,7 +186,7 @@ class TextTokenizer(DocumentTokenizer):
 
     def __init__(self, tokenizer: Any, options: TokenizeOptions) -> None:
         self.options = options
-        loaded = load_tokenizer(tokenizer)
+        self._loaded = loaded = load_tokenizer(tokenizer)
         definition = loaded.tokenizer.to_str()
         self._tokenizer = plain_copy(definition, loaded.tokenizer, options.split_special_tokens)
         ids = self._tokenizer.get_vocab(with_added_tokens=True).values()

@@ -53,6 +53,8 @@ def load_tokenizer(tokenizer: Any) -> LoadedTokenizer:
             "tokenizing needs the package tokenizers: install zephon with its extra 'tokenizers' "
             "(pip install './zephon[tokenizers]') or tokenizers itself"
         ) from error
+    if isinstance(tokenizer, LoadedTokenizer):
+        return tokenizer
     if isinstance(tokenizer, tokenizers.Tokenizer):
         return LoadedTokenizer(tokenizer)
     backend = getattr(tokenizer, "backend_tokenizer", None)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, Future
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -21,77 +24,245 @@ from zephon.block import RecordDocuments, TokenBlock, TokenDocuments, interleave
 from zephon.errors import DataError
 from zephon.io.dataset import Dataset
 from zephon.io.shard import Place
+from zephon.ops.chain import Chain, entries
+from zephon.ops.operator import Context, Item, Operator, has_tokens, no_mark
 from zephon.ops.tokenize import DocumentTokenizer
-from zephon.records import as_tokens, token_field
+from zephon.records import TOKEN_FIELDS, as_tokens, token_field
+from zephon.runtime.metrics import PACK, READ, Metrics
 from zephon.work.base import Draws, LaneOrder
+
+NO_OPERATORS = Chain()
+_IDS = TOKEN_FIELDS[0]
 
 
 class DocumentReader:
-    """From draws to tokenized documents; a function of its arguments, for any thread."""
+    """From draws to tokenized documents; a function of its arguments, for any thread.
 
-    def __init__(self, datasets: tuple[Dataset, ...], tokenizer: DocumentTokenizer | None) -> None:
-        self._datasets = datasets
+    Parameters
+    ----------
+    datasets : tuple of Dataset
+        The sources that draws name.
+    tokenizer : DocumentTokenizer or None
+        What makes tokens of text.
+    chain : Chain
+        The operators before and after it.
+    metrics : Metrics, optional
+        Where work is counted.
+    """
+
+    def __init__(
+        self,
+        datasets: tuple[Dataset, ...],
+        tokenizer: DocumentTokenizer | None,
+        chain: Chain = NO_OPERATORS,
+        metrics: Metrics | None = None,
+    ) -> None:
+        field = None if tokenizer is None else tokenizer.options.field
+        self.datasets = (
+            datasets if field is None else tuple(dataset.as_text(field) for dataset in datasets)
+        )
+        self.chain = chain
+        self.lane = 0
+        self.metrics = Metrics() if metrics is None else metrics
+        self.mark: Callable[[int, int], None] = no_mark
         self._tokenizer = tokenizer
+        self._copies = False  # all tokens, so that they can be sent to another process
+        self._turns = _turns(chain)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_turns": {}, "mark": no_mark, "_copies": True}
+
+    def of_lane(self, lane: int) -> DocumentReader:
+        """The same for the draws of one lane."""
+        made = DocumentReader.__new__(DocumentReader)
+        made.__dict__.update(self.__dict__, lane=lane)
+        return made
+
+    @property
+    def tokenizes(self) -> bool:
+        """Whether text becomes tokens here."""
+        return self._tokenizer is not None
 
     def read(self, draws: Draws) -> TokenBlock:
-        """The documents of ``draws``, in their order."""
+        """The documents of ``draws``, in their order, as the operators leave them."""
+        if self.chain or self._copies:
+            return self._operate(draws)
+        begin = time.perf_counter()
         parts: list[TokenDocuments] = []
         picks: list[NDArray[np.integer[Any]]] = []
         records: list[Mapping[str, Any]] = []
         where: list[int] = []  # positions of `records` among the draws
-        for source in np.unique(draws.sources).tolist():
-            pick = np.flatnonzero(draws.sources == source)
-            documents = self._datasets[source].read(draws.rows[pick])
+        for documents, pick in self._documents(draws):
             if isinstance(documents, RecordDocuments):
                 records.extend(documents.records)
                 where.extend(pick.tolist())
             else:
                 parts.append(documents)
                 picks.append(pick)
+        self.metrics.add("read", READ, items=len(draws), working=time.perf_counter() - begin)
         if records:
-            tokens, lengths, fields = self._tokens(records, lambda i: self._place(draws, where[i]))
-            parts.append(
-                TokenDocuments(
-                    (tokens,),
-                    np.zeros(len(records), dtype=np.int32),
-                    np.cumsum(lengths) - lengths,
-                    lengths,
-                    (fields,) if fields else (),
-                )
-            )
+            parts.append(self._tokens(records, lambda i: self._place(draws, where[i])))
             picks.append(np.array(where))
         documents = interleave(parts, picks, len(draws))
         return TokenBlock(draws.first, draws.sources, draws.rows, documents)
 
+    def _documents(
+        self, draws: Draws
+    ) -> Iterator[tuple[RecordDocuments | TokenDocuments, NDArray[np.intp]]]:
+        """What each source gives, and where among the draws it belongs."""
+        for source in np.unique(draws.sources).tolist():
+            pick = np.flatnonzero(draws.sources == source)
+            yield self.datasets[source].read(draws.rows[pick]), pick
+
+    def _operate(self, draws: Draws) -> TokenBlock:
+        """The same with operators: document by document."""
+        with self.metrics.working("read", READ, len(draws)):
+            items = self._items(draws)
+        context = Context(draws, self.lane, self.datasets, self.chain.seed, mark=self.mark)
+        tokenize = None if self._tokenizer is None else self._tokenize
+        items = self.chain.run(items, context, tokenize, self._around)
+        table, which = entries(items, context)
+        out = [items[at] for at in which[which >= 0].tolist()]
+        documents = self._collect(out, context)
+        empty = np.zeros(len(which), np.int64)
+        start, length = empty.copy(), empty.copy()
+        start[which >= 0], length[which >= 0] = documents.start, documents.length
+        return TokenBlock(
+            draws.first,
+            draws.sources[table.origin],
+            draws.rows[table.origin],
+            TokenDocuments(
+                documents.buffers, empty.astype(np.int32), start, length, documents.aligned
+            ),
+            len(draws),
+            table,
+        )
+
+    def _items(self, draws: Draws) -> list[Item]:
+        found: list[Item | None] = [None] * len(draws)
+        for documents, pick in self._documents(draws):
+            for at, origin in enumerate(pick.tolist()):
+                if isinstance(documents, RecordDocuments):
+                    payload = dict(documents.records[at])
+                    tokens = self._tokenizer is None and has_tokens(payload)
+                else:
+                    payload, tokens = _payload(documents, at), True
+                found[origin] = Item(payload, draws.first + origin, origin, (), tokens)
+        return [item for item in found if item is not None]
+
+    def _tokenize(self, items: Sequence[Item], context: Context) -> list[Item]:
+        """Tokens of the documents of text; those of tokens pass."""
+        assert self._tokenizer is not None
+        field = getattr(self._tokenizer.options, "field", None)
+        text = [item for item in items if not item.tokens or field in item.payload]
+        if not text:
+            return list(items)
+        documents = self._tokens(
+            [item.payload for item in text], lambda at: context.place(text[at].origin)
+        )
+        made = {
+            id(item): Item(
+                _payload(documents, at), item.draw, item.origin, item.lineage, tokens=True
+            )
+            for at, item in enumerate(text)
+        }
+        return [made.get(id(item), item) for item in items]
+
+    def _collect(self, items: Sequence[Item], context: Context) -> TokenDocuments:
+        """Documents of tokens, end to end in one buffer."""
+        if not items:
+            none = np.empty(0, dtype=np.int64)
+            return TokenDocuments((np.empty(0, np.int32),), none.astype(np.int32), none, none)
+        return _joined([item.payload for item in items], lambda at: context.place(items[at].origin))
+
     def _tokens(
         self, records: list[Mapping[str, Any]], place: Callable[[int], Place]
-    ) -> tuple[NDArray[np.integer[Any]], NDArray[np.int64], AlignedFields | None]:
-        """Token ids of records end to end, the length of each, int64 ``[n]``, and what is beside.
+    ) -> TokenDocuments:
+        """Records as documents of tokens that lie end to end; text is tokenized.
 
         With tokens of text goes what the tokenizer says of each, as a loss mask.
         """
-        if self._tokenizer is not None:
+        if self._tokenizer is None:
+            return _joined(records, place)
+        order = READ + 1 + len(self.chain.before)
+        with self.metrics.working(self._tokenizer.call, order, len(records)):
             found = self._tokenizer.encode_documents(records, place)
-            plain = found.loss_mask is None and not found.fields
-            beside = None if plain else ArrayFields(found.fields, found.loss_mask)
-            return found.tokens, found.lengths, beside
-        parts, names = [], []
-        for i, record in enumerate(records):
-            try:
-                field = token_field(record)
-                parts.append(as_tokens(record[field], f"the field {field!r}"))
-                names.append(field)
-            except DataError as error:
-                hint = ". Add .tokenize(...) to the pipeline if these are texts"
-                raise DataError(error.message + hint, **place(i).as_kwargs()) from None
-        lengths = np.array([len(part) for part in parts], dtype=np.int64)
-        fields = None
-        if any(len(record) > 1 for record in records):
-            fields = RecordFields(records, names, lengths, _loss_mask(records, lengths, place))
-        return np.ascontiguousarray(np.concatenate(parts)), lengths, fields
+        plain = found.loss_mask is None and not found.fields
+        fields = None if plain else ArrayFields(found.fields, found.loss_mask)
+        return _end_to_end(found.tokens, found.lengths, fields)
+
+    @contextmanager
+    def _around(self, number: int, operator: Operator, items: int) -> Iterator[None]:
+        """Wait for the operator's turn, and count its work."""
+        order = READ + 1 + number + (number >= len(self.chain.before))
+        turn = self._turns.get(number)
+        if turn is None:
+            with self.metrics.working(str(operator), order, items):
+                yield
+            return
+        begin = time.perf_counter()
+        with turn:
+            waited = time.perf_counter() - begin
+            self.metrics.add(str(operator), order, waiting=waited)
+            with self.metrics.working(str(operator), order, items):
+                yield
 
     def _place(self, draws: Draws, index: int) -> Place:
-        return self._datasets[int(draws.sources[index])].place(int(draws.rows[index]))
+        return self.datasets[int(draws.sources[index])].place(int(draws.rows[index]))
+
+
+def _turns(chain: Chain) -> dict[int, threading.Semaphore]:
+    """For each operator that few threads may be in, what they wait for."""
+    return {
+        number: threading.Semaphore(operator.parallelism)
+        for number, operator in enumerate(chain.operators)
+        if operator.parallelism is not None
+    }
+
+
+def _payload(documents: TokenDocuments, at: int) -> dict[str, Any]:
+    """A document of tokens as operators get it: its ids, and what goes along with them."""
+    payload: dict[str, Any] = {_IDS: documents.tokens(at)}
+    buffer, start, length = (
+        int(array[at]) for array in (documents.buffer, documents.start, documents.length)
+    )
+    fields = documents.aligned[buffer] if documents.aligned else None
+    if fields is not None and length:
+        if fields.loss_mask is not None and fields.has_mask(start):
+            payload[MASK_FIELD] = fields.loss_mask[start : start + length]
+        for name in fields.names(start):
+            payload[name] = fields.take(name, start, length)
+    return payload
+
+
+def _joined(records: list[Mapping[str, Any]], place: Callable[[int], Place]) -> TokenDocuments:
+    """Records of tokens as documents that lie end to end, and what is beside."""
+    parts, names = [], []
+    for i, record in enumerate(records):
+        try:
+            field = token_field(record)
+            parts.append(as_tokens(record[field], f"the field {field!r}"))
+            names.append(field)
+        except DataError as error:
+            hint = ". Add .tokenize(...) to the pipeline if these are texts"
+            raise DataError(error.message + hint, **place(i).as_kwargs()) from None
+    lengths = np.array([len(part) for part in parts], dtype=np.int64)
+    fields = None
+    if any(len(record) > 1 for record in records):
+        fields = RecordFields(records, names, lengths, _loss_mask(records, lengths, place))
+    return _end_to_end(np.ascontiguousarray(np.concatenate(parts)), lengths, fields)
+
+
+def _end_to_end(
+    tokens: NDArray[np.integer[Any]], lengths: NDArray[np.int64], fields: AlignedFields | None
+) -> TokenDocuments:
+    return TokenDocuments(
+        (tokens,),
+        np.zeros(len(lengths), dtype=np.int32),
+        np.cumsum(lengths) - lengths,
+        lengths,
+        (fields,) if fields else (),
+    )
 
 
 def _loss_mask(
@@ -124,16 +295,24 @@ def read_ahead(
 
     Ends where the lane does. Without an executor each block is read when it is asked for.
     """
+    metrics = reader.metrics
     if executor is None:
         while len(draws := order.draws(first, size)):
-            yield reader.read(draws)
+            begin = time.perf_counter()
+            block = reader.read(draws)
+            metrics.add("pack", PACK, waiting=time.perf_counter() - begin)
+            yield block
             first += size
         return
     pending: deque[Future[TokenBlock]] = deque()
+    metrics.watch("pack", PACK, lambda: sum(one.done() for one in pending.copy()))
     while True:
         while len(pending) < ahead and len(draws := order.draws(first, size)):
             pending.append(executor.submit(reader.read, draws))
             first += size
         if not pending:
             return
-        yield pending.popleft().result()
+        begin = time.perf_counter()
+        block = pending.popleft().result()
+        metrics.add("pack", PACK, waiting=time.perf_counter() - begin)
+        yield block

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from concurrent.futures import Executor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from zephon.block import TokenBlock
 from zephon.cursor import DocumentCursor, Dropped, LaneCursor
+from zephon.ops.chain import Chain
 from zephon.ops.documents import DocumentStream
 from zephon.ops.pack import PackOptions, RowSource, make_packer
 from zephon.ops.shuffle import Shuffle, ShuffleOptions
 from zephon.ops.tokenize import DocumentTokenizer
-from zephon.options import PrefetchOptions
+from zephon.options import PrefetchOptions, Runner
 from zephon.rows import Rows
-from zephon.runtime.documents import DocumentReader, read_ahead
+from zephon.runtime.batches import BatchFunctions
+from zephon.runtime.decode_ahead import decoding_ahead
+from zephon.runtime.documents import NO_OPERATORS, DocumentReader, read_ahead
+from zephon.runtime.metrics import PACK, Metrics
 from zephon.work.base import LaneRows, WorkSource
 
 _TOKEN_BLOCK, _TEXT_BLOCK = 256, 32
@@ -36,6 +40,20 @@ class LanePlan:
     lanes: int
     vocab_size: int
     prefetch: PrefetchOptions
+    chain: Chain = NO_OPERATORS
+    runner: Runner = "threads"
+    metrics: Metrics = field(default_factory=Metrics)
+    on_batches: BatchFunctions = field(default_factory=BatchFunctions)
+
+    @property
+    def ahead(self) -> bool:
+        """Whether anything is done before it is asked for."""
+        return self.prefetch.buffer_size > 0
+
+    @cached_property
+    def reader(self) -> DocumentReader:
+        """From draws to tokens, shared by all lanes."""
+        return DocumentReader(self.work.datasets, self.tokenizer, self.chain, self.metrics)
 
     @cached_property
     def names(self) -> list[str]:
@@ -47,8 +65,9 @@ class LanePlan:
         """Draws in which every source has come by, the rarest too, as often as it has documents."""
         total = sum(self.work.weights)
         return 1000 + max(
-            2 * dataset.total() * total // max(weight, 1)
+            2 * dataset.total() * total // weight
             for dataset, weight in zip(self.work.datasets, self.work.weights, strict=True)
+            if weight  # 0: a source that was taken out and is there for former draws
         )
 
 
@@ -90,7 +109,8 @@ def _rows(
         rows: RowSource = ReadyRows(made, inner)
     else:
         rows = _packed(plan, lane, passes, inner, executor)
-    return rows if plan.shuffle is None else Shuffle(rows, plan.shuffle, lane, cursor)
+    rows = rows if plan.shuffle is None else Shuffle(rows, plan.shuffle, lane, cursor)
+    return MeasuredRows(rows, plan.metrics)
 
 
 def _packed(
@@ -109,6 +129,24 @@ def _packed(
     return make_packer(
         documents, plan.pack, inner, pad_tail=plan.pad_tail, vocab_size=plan.vocab_size
     )
+
+
+class MeasuredRows(RowSource):
+    """Rows of another source, whose making is counted."""
+
+    def __init__(self, rows: RowSource, metrics: Metrics) -> None:
+        self._rows, self._metrics = rows, metrics
+
+    def take(self, count: int) -> Rows | None:
+        """The next rows; what was spent on waiting for documents is no work."""
+        with self._metrics.working("pack", PACK, 0, without_waiting=True):
+            rows = self._rows.take(count)
+        self._metrics.add("pack", PACK, items=0 if rows is None else len(rows))
+        return rows
+
+    def cursor(self) -> LaneCursor:
+        """The position behind the rows taken."""
+        return self._rows.cursor()
 
 
 class ReadyRows(RowSource):
@@ -135,9 +173,12 @@ class ReadyRows(RowSource):
 def _blocks(
     plan: LanePlan, lane: int, passes: int, draw: int, executor: Executor | None
 ) -> Iterator[TokenBlock]:
-    prefetch = plan.prefetch
-    if plan.tokenizer is None:
+    prefetch, unit = plan.prefetch, plan.chain.unit
+    order = plan.work.lane(lane, plan.lanes, passes)
+    if plan.tokenizer is None and not plan.chain:
         # Reading is arithmetic on places: handing it to other threads costs more than doing it.
+        # Decoding row groups is not, and is begun in time.
+        order = decoding_ahead(order, plan.work.datasets, executor)
         executor, size, ahead = None, _TOKEN_BLOCK, 1
     elif executor is None:
         size, ahead = _TEXT_BLOCK, 1
@@ -146,12 +187,12 @@ def _blocks(
         # and closing for those that are being tokenized.
         share = prefetch.buffer_size // plan.lanes
         size = max(4, min(_TEXT_BLOCK, share // 2))
-        ahead = max(1, share // size)
+        ahead = max(1 + (unit > 1), share // max(size, unit))
     return read_ahead(
-        DocumentReader(plan.work.datasets, plan.tokenizer),
-        plan.work.lane(lane, plan.lanes, passes),
-        draw,
-        size=size,
+        plan.reader.of_lane(lane),
+        order,
+        draw - draw % unit,  # operators begin anew there
+        size=-(-size // unit) * unit,
         ahead=ahead,
         executor=executor,
     )

@@ -7,9 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 from numpy.typing import NDArray
 
-from zephon.io.dataset import Dataset
 from zephon.ops.pack import PackOptions
-from zephon.ops.tokenize import DocumentTokenizer
 from zephon.options import PrefetchOptions
 from zephon.runtime.documents import DocumentReader
 from zephon.work.base import Draws, WorkSource
@@ -25,34 +23,41 @@ class DocumentLengths:
     """Counts tokens as a pipeline delivers them, special tokens included.
 
     A document that packing leaves out because it is longer than a row counts 0,
-    as does one without text.
+    as does one without text and one that an operator leaves out.
     """
 
-    def __init__(
-        self, datasets: tuple[Dataset, ...], tokenizer: DocumentTokenizer | None, pack: PackOptions
-    ) -> None:
-        self._datasets = datasets
-        self._tokenizer = tokenizer
+    def __init__(self, reader: DocumentReader, pack: PackOptions) -> None:
         self._longest = pack.max_length if pack.drops_oversized else None
-        self._reader = DocumentReader(datasets, tokenizer)
+        self._reader = reader
 
     def known(self, source: int) -> NDArray[np.int64] | None:
         """Lengths of all documents of ``source`` if nothing has to be read from disk for them."""
-        dataset = self._datasets[source]
+        if self._reader.chain.touches_tokens:
+            return None  # functions have to see the documents
+        dataset = self._reader.datasets[source]
         lengths = dataset.token_lengths()
         if lengths is not None:
             return self._fitting(lengths)
-        if dataset.format == "memory" and self._tokenizer is None:
+        if dataset.format == "memory" and not self._reader.tokenizes:
             rows = np.arange(dataset.total(), dtype=np.int64)
             parts = [self.count(source, rows[i : i + _BLOCK]) for i in range(0, len(rows), _BLOCK)]
             return np.concatenate(parts)
         return None
 
+    def decodes(self, source: int) -> bool:
+        """Whether neighbouring documents are decoded together to read one."""
+        return self._reader.datasets[source].units() is not None
+
     def count(self, source: int, rows: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Lengths of the documents ``rows``."""
+        """Lengths of the documents ``rows``, of all that operators make of each."""
         sources = np.full(len(rows), source, dtype=np.int32)
         block = self._reader.read(Draws(0, sources, rows, np.zeros_like(rows)))
-        return self._fitting(block.documents.length)
+        lengths = self._fitting(block.documents.length)
+        if block.entries is None:
+            return lengths
+        total = np.zeros(len(rows), dtype=np.int64)
+        np.add.at(total, block.entries.origin, lengths)
+        return total
 
     def _fitting(self, lengths: NDArray[np.int64]) -> NDArray[np.int64]:
         if self._longest is None:
@@ -62,7 +67,7 @@ class DocumentLengths:
 
 def document_lengths(
     work: WorkSource,
-    tokenizer: DocumentTokenizer | None,
+    reader: DocumentReader,
     pack: PackOptions,
     prefetch: PrefetchOptions,
 ) -> tuple[SourceLengths, ...]:
@@ -73,7 +78,7 @@ def document_lengths(
     """
     names = [dataset.name for dataset in work.datasets]
     documents = [dataset.total() for dataset in work.datasets]
-    counter = DocumentLengths(work.datasets, tokenizer, pack)
+    counter = DocumentLengths(reader, pack)
     samples = (
         min(TokenEstimation().calibration_samples, max(_LEAST, _IN_ALL // len(names)))
         if work.token_estimation is None

@@ -6,7 +6,7 @@ import atexit
 import os
 import threading
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from queue import SimpleQueue
 from typing import Any, Generic, TypeVar
 
@@ -65,6 +65,10 @@ class Lookahead(Generic[T]):
         self._shared.room.release()
         return item  # type: ignore[return-value]
 
+    def depth(self) -> Callable[[], int]:
+        """What tells how many items were taken and not asked for yet; keeps nothing alive."""
+        return self._shared.items.qsize
+
     def abandon(self) -> None:
         """Let the thread end, without waiting for it."""
         _signal(self._shared)
@@ -81,10 +85,15 @@ class Lookahead(Generic[T]):
             self._thread.join()
 
 
+STOP_FIRST: weakref.WeakSet[Any] = weakref.WeakSet()
+"""What the threads may wait for; at the end of the process its ``stop()`` is called first."""
+
 _RUNNING: weakref.WeakSet[Lookahead[Any]] = weakref.WeakSet()
 
 
 def _close_all() -> None:
+    for one in list(STOP_FIRST):
+        one.stop()
     for lookahead in list(_RUNNING):
         lookahead.close()
 

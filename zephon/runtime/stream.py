@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Iterator
-from concurrent.futures import Executor, ThreadPoolExecutor
+from concurrent.futures import Executor
 from dataclasses import dataclass
 from typing import Literal
 
@@ -16,15 +16,15 @@ from zephon.rows import Rows
 from zephon.runtime.exchange import Agreement
 from zephon.runtime.lane import Lane, LanePlan
 from zephon.runtime.lookahead import Lookahead
+from zephon.runtime.metrics import BATCH
 from zephon.runtime.position import Position, Share
+from zephon.runtime.workers import READERS, open_executor
 from zephon.types import SampleBatch
 
 logger = logging.getLogger(__name__)
 
 BATCHES_AHEAD = 4
 """Batches that are packed before they are asked for."""
-
-_READERS = "zephon-read"
 
 End = Literal["agree", "filler"]
 
@@ -51,12 +51,15 @@ class StreamPlan:
     agree : callable
         From what holds on this rank to whether it holds on all, asked once for each
         round of lanes of a finite pass.
+    about : callable or None
+        Told the number of the round before each question.
     """
 
     lane: LanePlan
     share: Share
     end: End
     agree: Callable[[bool], bool]
+    about: Callable[[int], None] | None = None
 
 
 class Stream:
@@ -70,7 +73,7 @@ class Stream:
         self._plan = plan
         self._position = position
         self._executor: Executor | None = None
-        self._items: Iterator[tuple[SampleBatch, LaneCursor]] | None = None
+        self._items: Iterator[tuple[SampleBatch | None, LaneCursor]] | None = None
         self._closed = False
 
     def __iter__(self) -> Stream:
@@ -82,12 +85,14 @@ class Stream:
         try:
             if self._items is None:
                 self._items = self._start()
-            batch, cursor = next(self._items)
+            while True:
+                batch, cursor = next(self._items)
+                self._position = self._position.after(cursor, self._plan.share)
+                if batch is not None:
+                    return batch, self._position
         except BaseException:
             self.close()
             raise
-        self._position = self._position.after(cursor, self._plan.share)
-        return batch, self._position
 
     def close(self) -> None:
         """Stop and wait for all threads; what they had prepared is forgotten."""
@@ -95,27 +100,30 @@ class Stream:
         items, executor = self._items, self._executor
         if isinstance(items, Lookahead):
             items.close()
-        if executor is not None and not threading.current_thread().name.startswith(_READERS):
+        if executor is not None and not threading.current_thread().name.startswith(READERS):
             executor.shutdown(cancel_futures=True)
         self._items = self._executor = None
+        if isinstance(self._plan.agree, Agreement):
+            self._plan.agree.close()
 
     def abandon(self) -> None:
         """Let all threads end, without waiting for them."""
         self._closed = True
         if isinstance(self._plan.agree, Agreement):
-            self._plan.agree.close()
+            self._plan.agree.stop()
         if isinstance(self._items, Lookahead):
             self._items.abandon()
         if self._executor is not None:
             self._executor.shutdown(wait=False, cancel_futures=True)
 
-    def _start(self) -> Iterator[tuple[SampleBatch, LaneCursor]]:
-        prefetch = self._plan.lane.prefetch
-        if prefetch.buffer_size == 0:
-            return _Run(self._plan, self._position, None).batches()
-        self._executor = ThreadPoolExecutor(prefetch.threads, thread_name_prefix=_READERS)
+    def _start(self) -> Iterator[tuple[SampleBatch | None, LaneCursor]]:
+        self._executor = open_executor(self._plan.lane)
         run = _Run(self._plan, self._position, self._executor)
-        return Lookahead(run.batches(), BATCHES_AHEAD)
+        if not self._plan.lane.ahead:
+            return run.batches()
+        ahead = Lookahead(run.batches(), BATCHES_AHEAD)
+        self._plan.lane.metrics.watch("batch", BATCH, ahead.depth())
+        return ahead
 
 
 class _Run:
@@ -128,7 +136,7 @@ class _Run:
         self._lanes: dict[int, Lane] = {}
         self._begun: dict[int, LaneCursor] = dict(enumerate(position.cursors))
 
-    def batches(self) -> Iterator[tuple[SampleBatch, LaneCursor]]:
+    def batches(self) -> Iterator[tuple[SampleBatch | None, LaneCursor]]:
         """Every lane-batch of the rank, with its lane's cursor behind it."""
         plan, lanes = self._plan, self._plan.lane.lanes
         finite = plan.lane.work.lane(0, lanes).length() is not None
@@ -145,6 +153,8 @@ class _Run:
         while True:
             numbers = range(number, (number // lanes + 1) * lanes, plan.share.degree)
             items = [self._take(n) for n in numbers]
+            if self._plan.about is not None:
+                self._plan.about(number // lanes)
             if not agreed and not self._goes_on(items):
                 if not (isinstance(plan.agree, Agreement) and plan.agree.closed):
                     self._report(items)
@@ -191,12 +201,15 @@ class _Run:
         )
         return rows, self._begun[number % plan.lanes]
 
-    def _batch(self, number: int, rows: Rows, cursor: LaneCursor) -> tuple[SampleBatch, LaneCursor]:
+    def _batch(
+        self, number: int, rows: Rows, cursor: LaneCursor
+    ) -> tuple[SampleBatch | None, LaneCursor]:
+        """A batch as the functions on batches leave it, None if one left it out."""
         plan = self._plan.lane
         batch = SampleBatch.from_rows(
             rows, datasets=plan.work.datasets, lane=number % plan.lanes, number=number
         )
-        return batch, cursor
+        return plan.on_batches.run(batch, number, plan.metrics), cursor
 
     def _report(self, items: list[tuple[Rows, LaneCursor] | None]) -> None:
         """Say once what the pass left out."""
@@ -207,6 +220,7 @@ class _Run:
         if any(total.counts()):
             logger.warning(
                 "the pass has ended; on this rank it left out %d empty documents, %d documents "
-                "longer than a row (%d tokens) and %d tokens at the ends of lanes",
+                "longer than a row (%d tokens), %d tokens at the ends of lanes and %d documents "
+                "that operators left out",
                 *total.counts(),
             )

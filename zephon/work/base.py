@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from zephon.errors import StateError
+from zephon.work.history import History
 from zephon.work.lengths import SourceLengths, TokenEstimation
 from zephon.work.plan import Plan
 
@@ -90,6 +92,8 @@ class WorkSource(ABC):
         Draws of a lane in which each source has its share, where there are chunks.
     token_estimation : TokenEstimation or None
         Given if the weights follow from the lengths of documents.
+    history : History or None
+        Former mixtures, where sources or weights were changed in the middle of a run.
     """
 
     datasets: tuple[Dataset, ...]
@@ -99,6 +103,7 @@ class WorkSource(ABC):
     seed: int = 0
     chunk_size: int | None = None
     token_estimation: TokenEstimation | None = None
+    history: History | None = None
 
     @property
     def requires_token_priming(self) -> bool:
@@ -115,6 +120,25 @@ class WorkSource(ABC):
         Itself if its weights do not depend on lengths.
         """
         return self
+
+    def continuing(
+        self, history: History, datasets: Sequence[Dataset], weights: tuple[int, ...]
+    ) -> WorkSource:
+        """This work source behind former mixtures.
+
+        Parameters
+        ----------
+        history : History
+            For ``datasets`` in their order.
+        datasets : sequence of Dataset
+            The sources of this one, and those that only former mixtures have.
+        weights : tuple of int
+            From now on; 0 for the latter.
+        """
+        raise StateError(
+            f"{type(self).__name__} has no former mixtures: its sources and shares cannot be "
+            "changed in the middle of a run. Build it as it was when the state was saved"
+        )
 
     def plan(self, lanes: int) -> Plan | None:
         """The pieces of a run over ``lanes``, None if it has no such form."""

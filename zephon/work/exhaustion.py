@@ -33,6 +33,15 @@ class Exhaustion:
     stop_after_passes: int | None
     """The run ends when each source has been gone through this many times."""
 
+    @property
+    def endless(self) -> bool:
+        """Whether every source repeats without limit."""
+        return (
+            self.stop_after_passes is None
+            and all(one == "repeat" for one in self.policies)
+            and all(count is None for count in self.repeats)
+        )
+
     def plan(
         self, documents: Sequence[int], weights: Sequence[int], lanes: int, chunk_size: int
     ) -> Plan:

@@ -8,7 +8,7 @@ the lengths of its documents it is exact; else some documents are read.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -19,6 +19,8 @@ from zephon.options import check_int
 from zephon.work.order import derive_key, permute
 
 _STEP = 256  # documents that are read before it is asked whether they are enough
+_RUN = 64  # neighbours that are read where some have to be decoded for one of them
+_LEAST_RUNS = 16  # of which something can be said
 _ENOUGH = 100  # one over the relative standard error at which they are
 
 
@@ -81,6 +83,9 @@ class LengthCounter(Protocol):
     def known(self, source: int) -> NDArray[np.int64] | None:
         """Lengths of all documents of ``source``, None if they would have to be read."""
 
+    def decodes(self, source: int) -> bool:
+        """Whether neighbouring documents are decoded together to read one."""
+
     def count(self, source: int, rows: NDArray[np.int64]) -> NDArray[np.int64]:
         """Lengths of the documents ``rows``, int64 ``[n]`` like them."""
 
@@ -108,7 +113,8 @@ def measure_lengths(
         name, total = names[source], documents[source]
         found = counter.known(source)
         if found is None:
-            found = _sample(counter, source, total, derive_key(seed, "lengths", name), samples)
+            key = derive_key(seed, "lengths", name)
+            found = _sample(counter, source, total, key, samples)
         return SourceLengths(name=name, documents=total, lengths=found)
 
     return tuple(each(one, range(len(names))))
@@ -119,16 +125,46 @@ def _sample(
 ) -> NDArray[np.int64]:
     if documents <= samples:
         return counter.count(source, np.arange(documents, dtype=np.int64))
+    together = counter.decodes(source)
+    choose = _runs_of_documents if together else _single_documents
     found = np.empty(0, dtype=np.int64)
-    while len(found) < samples:
-        positions = np.arange(len(found), min(len(found) + _STEP, samples), dtype=np.int64)
-        rows = np.sort(permute(documents, key, positions))
-        found = np.append(found, counter.count(source, rows))
-        spread, count, total = _moments(found)
+    sums: list[int] = []  # tokens of each run
+    for rows in choose(documents, key, samples):
+        rows.sort()
+        lengths = counter.count(source, rows)
+        found = np.append(found, lengths)
+        begins = np.flatnonzero(np.diff(rows // _RUN, prepend=-1))
+        sums += np.add.reduceat(lengths, begins).tolist()
+        if together and len(sums) < _LEAST_RUNS:
+            continue
+        # Neighbours may be alike: it is their runs that are drawn, and that may differ by chance.
+        spread, count, total = _moments(np.array(sums) if together else found)
         # In integers, so that every machine stops at the same document.
         if total and _ENOUGH**2 * spread <= (count - 1) * total**2:
             break
     return found
+
+
+def _single_documents(documents: int, key: int, samples: int) -> Iterator[NDArray[np.int64]]:
+    """Documents in an order of their own, some at a time."""
+    for first in range(0, samples, _STEP):
+        yield permute(documents, key, np.arange(first, min(first + _STEP, samples), dtype=np.int64))
+
+
+def _runs_of_documents(documents: int, key: int, samples: int) -> Iterator[NDArray[np.int64]]:
+    """Runs of neighbours in an order of their own: each lies in few units.
+
+    Neighbours may be alike, so a run is short.
+    """
+    runs, left = -(-documents // _RUN), samples
+    for first in range(0, runs, _STEP // _RUN):
+        positions = np.arange(first, min(first + _STEP // _RUN, runs), dtype=np.int64)
+        rows = (permute(runs, key, positions)[:, None] * _RUN + np.arange(_RUN)).ravel()
+        rows = rows[rows < documents][:left]
+        left -= len(rows)
+        yield rows
+        if left == 0:
+            return
 
 
 def _moments(lengths: NDArray[np.int64]) -> tuple[int, int, int]:

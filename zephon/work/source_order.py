@@ -67,6 +67,7 @@ def cut_units(
     shuffle_within_shard: bool = False,
     shuffle_block_size: BlockSize = None,
     reshuffle: bool = True,
+    decoded: NDArray[np.int64] | None = None,
 ) -> SourceUnits:
     """Cut a source into the units that its shuffle mode asks for.
 
@@ -78,6 +79,9 @@ def cut_units(
         Documents and bytes of each shard, in file order.
     shuffle_shards, shuffle_within_shard, shuffle_block_size, reshuffle
         See :class:`~zephon.work.StaticMixtureWorkSource`.
+    decoded : int64 ``[runs]``, optional
+        First documents of the runs that are decoded together. Blocks of ``"auto"`` are made
+        of whole ones, so that none is decoded for two blocks.
 
     Raises
     ------
@@ -93,7 +97,10 @@ def cut_units(
             f"dataset {name!r} has no documents; leave it out of the datasets and the mixture"
         )
     block = _resolve_block(name, shuffle_block_size, documents, int(np.sum(raw_bytes)))
-    if isinstance(block, int):
+    if decoded is not None and shuffle_block_size == "auto":
+        assert isinstance(block, int)
+        first_row = _group(shards, decoded, block)
+    elif isinstance(block, int):
         first_row = _cut(shards, min(block, documents))
     elif block == "global" or not (shuffle_shards or shuffle_within_shard):
         first_row = np.array([0, documents], dtype=np.int64)
@@ -133,6 +140,23 @@ def _cut(shards: NDArray[np.int64], size: int) -> NDArray[np.int64]:
     inside = np.arange(units.sum()) - np.repeat(np.cumsum(units) - units, units)  # [units]
     first_row = np.repeat(shard_row, units) + inside * size
     return np.append(first_row, shards.sum()).astype(np.int64)
+
+
+def _group(shards: NDArray[np.int64], decoded: NDArray[np.int64], size: int) -> NDArray[np.int64]:
+    """First rows of units of whole decoded runs, about ``size`` documents each, and the end.
+
+    A unit begins with the first run of a shard and wherever a run goes beyond the next multiple
+    of ``size`` documents of its shard.
+    """
+    ends = np.cumsum(shards)
+    shard = np.searchsorted(ends, decoded, side="right")  # [runs]
+    inside = decoded - (ends - shards)[shard]
+    last = np.append(decoded[1:], ends[-1]) - (ends - shards)[shard] - 1
+    # Where the middle of a run falls says which multiple it belongs to.
+    piece = (inside + last) // 2 // size
+    begins = np.ones(len(decoded), dtype=bool)
+    begins[1:] = (shard[1:] != shard[:-1]) | (piece[1:] != piece[:-1])
+    return np.append(decoded[begins], ends[-1]).astype(np.int64)
 
 
 def decode_factor(unit_documents: float, chunk_documents: float) -> float:

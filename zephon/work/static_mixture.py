@@ -8,9 +8,12 @@ import logging
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from zephon.errors import ConfigError, ConfigTypeError, LifecycleError, StateError
 from zephon.work.base import LaneOrder, WorkSource
 from zephon.work.exhaustion import Policy, per_source, resolve_exhaustion, uniform
+from zephon.work.history import History
 from zephon.work.lanes import PlannedLane, check_lane
 from zephon.work.lengths import SourceLengths, TokenEstimation
 from zephon.work.mixture import (
@@ -24,7 +27,7 @@ from zephon.work.mixture import (
 )
 from zephon.work.order import check_seed
 from zephon.work.plan import Plan
-from zephon.work.source_order import BlockSize, SourceOrder, cut_units, decode_factor
+from zephon.work.source_order import BlockSize, SourceOrder, SourceUnits, cut_units, decode_factor
 
 if TYPE_CHECKING:
     from zephon.io.dataset import Dataset
@@ -59,7 +62,8 @@ class StaticMixtureWorkSource(WorkSource):
     shuffle_block_size : int, "auto", "global" or None
         Instead of shards, shuffle runs of that many documents over the whole
         pass, and the documents inside each run: 16 bytes of memory per run.
-        ``"auto"`` takes as many documents as make 8 MiB of data, ``"global"``
+        ``"auto"`` takes as many documents as make 8 MiB of data, and whole row
+        groups and record batches where data comes in such; ``"global"``
         shuffles all documents with no locality and no memory.
     exhausted_policy : str, mapping from name to str, or None
         What happens when a dataset has been gone through. ``"repeat"``: it
@@ -150,6 +154,7 @@ class StaticMixtureWorkSource(WorkSource):
                 shuffle_within_shard=shuffle_within_shard,
                 shuffle_block_size=shuffle_block_size,
                 reshuffle=value,
+                decoded=dataset.units(),
             )
             for dataset, value in zip(self.datasets, reshuffle, strict=True)
         ]
@@ -218,6 +223,9 @@ class StaticMixtureWorkSource(WorkSource):
                 "its attribute ws is the work source that knows"
             )
         plan = self._plans.get(lanes)
+        if plan is None and self.history is not None:
+            plan = self.history.plan(self.weights, lanes, self.chunk_size)
+            self._plans[lanes] = plan
         if plan is None:
             documents = [source.documents for source in self._order.sources]
             plan = self._exhaustion.plan(documents, self.weights, lanes, self.chunk_size)
@@ -271,6 +279,24 @@ class StaticMixtureWorkSource(WorkSource):
         )
         return made
 
+    def continuing(
+        self, history: History, datasets: Sequence[Dataset], weights: tuple[int, ...]
+    ) -> StaticMixtureWorkSource:
+        """This work source behind former mixtures, which only one without an end has."""
+        if not self._exhaustion.endless:
+            raise StateError(
+                "the sources or shares of a run that ends cannot be changed in the middle of a "
+                "pass: finish the pass with them as they were and change them behind it, or use "
+                'exhausted_policy="repeat" from the beginning'
+            )
+        units = {source.name: source for source in self._order.sources}
+        for dataset in datasets:
+            units.setdefault(dataset.name, _unit_of_gone(dataset))
+        order = SourceOrder([units[dataset.name] for dataset in datasets], self.seed)
+        made = self._weighted(weights)
+        made.__dict__.update(history=history, datasets=tuple(datasets), _order=order)
+        return made
+
     def shares(self) -> dict[str, float]:
         """Exact share of each dataset in the draws: its weight over ``2**32``."""
         total = sum(self.weights)
@@ -287,7 +313,7 @@ class StaticMixtureWorkSource(WorkSource):
         """
         return tuple(
             decode_factor(self._unit(source), self.chunk_size * weight / WEIGHT_TOTAL)
-            if lanes > 1
+            if lanes > 1 and weight
             else 1.0
             for source, weight in enumerate(self.weights)
         )
@@ -314,6 +340,16 @@ def _shares_option(weights: Sequence[int]) -> list[int] | str:
         return list(weights)
     packed = b"".join(weight.to_bytes(8, "little") for weight in weights)
     return hashlib.blake2b(packed, digest_size=8).hexdigest()
+
+
+def _unit_of_gone(dataset: Dataset) -> SourceUnits:
+    """Any order will do for documents that are not there."""
+    return SourceUnits(
+        name=dataset.name,
+        first_row=np.array([0, dataset.total()], dtype=np.int64),
+        shuffle_units=False,
+        shuffle_rows=False,
+    )
 
 
 def _check_names(datasets: Sequence[Dataset]) -> list[str]:
