@@ -363,6 +363,12 @@ def _count_lines() -> Call:
     return lambda: text.count_lines(data)
 
 
+@case("text.index_records")
+def _index_records() -> Call:
+    data, out = lines(), np.zeros((3, 3001), np.int64)
+    return lambda: text.index_records(data, 0, 0, 1, True, out)
+
+
 @case("text.index_lines")
 def _index_lines() -> Call:
     data, out = lines(), np.zeros(3001, np.int64)
