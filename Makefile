@@ -5,6 +5,12 @@
 #   make test     the C++ and the Python tests           (TESTS="tests/work -k mixture")
 #   make lint     formatters, linters, type checker
 #   make sanitize the C++ tests and the native property tests under ASan and UBSan
+#   make bench    zephon beside its peers and the machine's limits; writes docs/performance.md
+#                 (about 20 minutes; the first time the peers are installed)  (ARGS="--only stream")
+#   make bench-quick    the same in small, without peers; writes nothing
+#   make bench-gate     instructions of every kernel, calls of every path, against the baseline
+#                 (bench-gate-record REASON="...": a new baseline; bench-gate-proof: that it closes)
+#   make bench-kernels  times of every kernel, for developers  (ARGS="--only pack --compare before")
 #   make dev      editable install: Python at once, native parts rebuilt on import
 #   make wheel, make sdist: into dist/
 #   make wheels   wheels for x86-64 and aarch64 built with zig, and the audits of them: dist/wheels
@@ -22,6 +28,7 @@ SHELL := /bin/bash
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := help
 .PHONY: help demo test lint sanitize dev wheel sdist wheels wheel-test compat clean
+.PHONY: bench bench-quick bench-gate bench-gate-record bench-gate-proof bench-kernels
 
 VENV := .venv
 export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
@@ -81,6 +88,24 @@ sanitize: $(VENV)/.stamp-tools
 	@$(STEP) "C++ tests under ASan and UBSan" tests/cpp/run.sh "address;undefined"
 	@$(STEP) "Native property tests under ASan and UBSan" \
 	  env CI=true PYTHON=$(VENV)/bin/python tests/sanitize_python.sh "address;undefined"
+
+bench: $(VENV)/.stamp-package
+	@$(STEP) "Benchmarks" $(VENV)/bin/python benchmarks/run.py $(ARGS)
+
+bench-quick: $(VENV)/.stamp-package
+	@$(STEP) "Benchmarks in small, without peers" $(VENV)/bin/python benchmarks/run.py --quick $(ARGS)
+
+bench-gate: $(VENV)/.stamp-package
+	@$(STEP) "Count instructions and calls" $(VENV)/bin/python benchmarks/gate/gate.py $(ARGS)
+
+bench-gate-record: $(VENV)/.stamp-package
+	@$(VENV)/bin/python benchmarks/gate/gate.py --record "$(REASON)"
+
+bench-gate-proof: $(VENV)/.stamp-package
+	@$(STEP) "See the gate close on a slowed kernel" $(VENV)/bin/python benchmarks/gate/prove.py
+
+bench-kernels: $(VENV)/.stamp-package
+	@$(VENV)/bin/python benchmarks/micro.py $(ARGS)
 
 dev: $(VENV)/.stamp-tools
 	@rm -f $(VENV)/.stamp-package

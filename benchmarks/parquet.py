@@ -6,14 +6,13 @@ positions, document ids and padding mask). Beside it pyarrow reads the column of
 group in turn and does nothing with it, in one thread and in two. The same tokens as an
 Arrow file that is not compressed and as .bin/.idx show what is not decoding.
 
-    python benchmarks/parquet.py [--documents 30000] [--turns 7] [--json] [--write FILE]
+    python benchmarks/parquet.py [--documents 30000] [--turns 7] [--json]
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import sys
 import tempfile
 import time
 from collections.abc import Callable
@@ -31,10 +30,6 @@ from zephon.io.decoded import UNITS
 from zephon.loader import convert_text_batch
 from zephon.megatron.builder import IndexedDatasetBuilder
 
-sys.path.insert(0, str(Path(__file__).parent))  # not there with python -P
-from report import machine, write_section
-
-BEGIN, END = "<!-- parquet: written by the benchmark -->", "<!-- parquet: end -->"
 ROW, BATCH, VOCABULARY, GROUP = 4097, 8, 50_000, 2000
 
 
@@ -140,7 +135,6 @@ def main() -> None:
     parser.add_argument("--documents", type=int, default=30_000)
     parser.add_argument("--turns", type=int, default=7)
     parser.add_argument("--json", action="store_true", help="all turns, as JSON")
-    parser.add_argument("--write", type=Path)
     given = parser.parse_args()
     torch.set_num_threads(1)
     with tempfile.TemporaryDirectory() as folder:
@@ -149,12 +143,7 @@ def main() -> None:
     if given.json:
         print(json.dumps(found))
         return
-    command = f"python benchmarks/parquet.py --documents {given.documents} --turns {given.turns}"
-    peers = f" beside pyarrow {pa.__version__}"
-    text = "\n".join(["## Parquet", "", machine(peers, given.turns, command), "", *table(found)])
-    print(text)
-    if given.write:
-        write_section(given.write, text, BEGIN, END)
+    print("\n".join([f"pyarrow {pa.__version__}", "", *table(found)]))
 
 
 if __name__ == "__main__":

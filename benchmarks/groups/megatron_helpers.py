@@ -1,46 +1,41 @@
 """Our index helpers beside those of the registry's megatron-core, in one process.
 
-For each case both run in alternating turns on the same input; what counts is the
-median of the turns' ratios, since two runs on a busy machine cannot be compared.
-The first turn is not counted: it warms up, compares the outputs and measures how
-much memory each takes beyond its input and the outputs that are handed to it.
-Both use one thread unless a case says otherwise.
-
-    python benchmarks/megatron_helpers.py [--megatron-core FOLDER] [--scale 1]
-        [--repeats 5] [--only blending] [--write docs/performance.md]
-
-FOLDER is what ``pip install --target FOLDER --no-deps megatron-core`` makes; without
-it that is done under build/.
+For each case both run in alternating turns on the same input, with one thread. The
+first turn is not counted: it warms up, compares the outputs and measures how much
+memory each takes beyond its input and the outputs that are handed to it.
 """
 
 from __future__ import annotations
 
-import argparse
 import ctypes
-import subprocess
 import sys
 import time
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from importlib.machinery import ExtensionFileLoader
-from importlib.metadata import distributions
 from importlib.util import module_from_spec, spec_from_loader
 from pathlib import Path
 from statistics import median
 from typing import Any
 
 import numpy as np
+from harness import Row, Settings, Spread, Table
 from numpy.typing import NDArray
 
 from zephon._native.mersenne import NumpyShuffle
 from zephon.megatron import compile_helper, set_threads
 
-sys.path.insert(0, str(Path(__file__).parent))  # not there with python -P
-from report import machine, write_section
-
-BEGIN, END = "<!-- megatron-helpers: written by the benchmark -->", "<!-- megatron-helpers: end -->"
 SEED = 1234
+AIMS = {
+    ("sample index", "1 epoch(s), length 4096"): ">= 2.5",
+    ("sample index", "1 epoch(s), length 8192"): ">= 1.9",
+    ("blending", "D = 8, lognormal"): ">= 4",
+    ("blending", "D = 64, lognormal"): ">= 4",
+    ("blending", "D = 4096"): ">= 20",
+    ("exhaustive blending", "D = 512"): ">= 15",
+    ("build_mapping", ""): ">= 1.7",
+}
 
 Outputs = tuple[NDArray[Any], ...]
 
@@ -255,65 +250,29 @@ def load_helpers(folder: Path) -> Any:
     return module
 
 
-def install_reference() -> Path:
-    folder = Path(__file__).parents[1] / "build" / "megatron-core"
-    if not folder.is_dir():
-        command = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps"]
-        subprocess.run(
-            [*command, "--only-binary", ":all:", "--target", folder, "megatron-core"], check=True
-        )
-    return folder
-
-
-def circumstances(folder: Path, repeats: int, command: str) -> str:
-    """Versions, machine, date and command, as a paragraph."""
-    (reference,) = (
-        d.version for d in distributions(path=[str(folder)]) if d.name.startswith("megatron")
-    )
-    return machine(f" beside megatron-core {reference}", repeats, command)
-
-
-def command(args: argparse.Namespace) -> str:
-    words = f"python benchmarks/megatron_helpers.py --scale {args.scale:g} --repeats {args.repeats}"
-    return f"{words} --only {args.only}" if args.only else words
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
-    )
-    parser.add_argument("--megatron-core", type=Path)
-    parser.add_argument("--scale", type=float, default=1.0, help="of the full sizes")
-    parser.add_argument("--repeats", type=int, default=5)
-    parser.add_argument("--only", default="", choices=[*GROUPS, ""], help="one group alone")
-    parser.add_argument("--write", type=Path, help="a Markdown file to put the section into")
-    args = parser.parse_args()
-    folder = args.megatron_core or install_reference()
+def table(settings: Settings, folder: Path) -> Table:
+    """``folder`` is the site-packages that megatron-core is installed in."""
     sys.path.append(str(folder))
     set_threads(1)  # as the reference
     ours, theirs = compile_helper(), load_helpers(folder)
-    lines = [
-        "## Megatron's helpers",
-        "",
-        circumstances(folder, args.repeats, command(args)),
-        "",
-        "| function | case | megatron-core s | zephon s | ratio | lowest, highest | peak MB: "
-        "theirs, ours |",
-        "|---|---|---|---|---|---|---|",
-    ]
-    print("\n".join(lines), flush=True)
-    chosen = [group for name, group in GROUPS.items() if args.only in ("", name)]
-    for case in (case for group in chosen for case in group(ours, theirs, args.scale)):
-        told = measure(case, args.repeats)
-        lines.append(
-            f"| {case.function} | {case.name} | {told.theirs:.3f} | {told.ours:.3f} | "
-            f"**{median(told.ratios):.1f}** | {told.ratios[0]:.1f}, {told.ratios[-1]:.1f} | "
-            f"{told.memory[1]:.0f}, {told.memory[0]:.0f} |"
-        )
-        print(lines[-1], flush=True)
-    if args.write:
-        write_section(args.write, "\n".join(lines), BEGIN, END)
-
-
-if __name__ == "__main__":
-    main()
+    scale = settings.sized(1000, 4) / 1000
+    rows = []
+    for case in (case for group in GROUPS.values() for case in group(ours, theirs, scale)):
+        told = measure(case, settings.turns)
+        rows.append(
+            Row(
+                what=f"{case.function}: {case.name}", value=1e3 * told.ours, unit="ms",
+                kind="peer", ratio=Spread.of(told.ratios), of="zephon's speed over megatron-core's",
+                aim=next(
+                    (aim for (f, part), aim in AIMS.items()
+                     if f == case.function and part in case.name), ""),
+                note=f"{told.memory[0]:.0f} MB at most, theirs {told.memory[1]:.0f}",
+            )
+        )  # fmt: skip
+        print(rows[-1].what, file=sys.stderr, flush=True)
+    set_threads(None)
+    return Table(
+        id="megatron-helpers", title="Megatron's helpers, one thread each",
+        text="The values are zephon's times. Outputs are compared before anything is timed.",
+        rows=rows,
+    )  # fmt: skip

@@ -1,24 +1,18 @@
 """What a second thread brings to blends and sample indices.
 
-One thread and several take turns within each case, so that only their ratio
-counts; outputs are allocated and touched before. `work` is the processor time of
-several threads over that of one: what sharing costs, whoever else is running.
-The first line is no function of ours: hashing several buffers one after the
+One thread and two take turns within each case; outputs are allocated and touched
+before. The first line is no function of ours: hashing several buffers one after the
 other and at once is what the machine gives at that moment.
-
-    python benchmarks/megatron_threads.py [--threads 2] [--repeats 7] [--scale 1.0]
 """
 
 from __future__ import annotations
 
-import argparse
 import hashlib
-import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from statistics import median
 
 import numpy as np
+from harness import Row, Settings, Spread, Table, alternate, ratios, seconds
 
 from zephon.megatron import compile_helper, set_threads
 
@@ -76,37 +70,22 @@ def cases(threads: int, scale: float) -> Iterator[tuple[str, Turn]]:
         yield f"sample index {documents / 1e6:g}M, {length}", place
 
 
-def timed(turn: Turn, threads: int) -> tuple[float, float]:
-    wall, work = time.perf_counter(), time.process_time()
-    turn(threads)
-    return time.perf_counter() - wall, time.process_time() - work
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
-    )
-    parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--repeats", type=int, default=7)
-    parser.add_argument("--scale", type=float, default=1.0)
-    args = parser.parse_args()
-    print(f"medians of {args.repeats}; ratios of neighbouring turns: median (least to greatest)")
-    print(f"{'':24} {'1 ms':>8} {f'{args.threads} ms':>8}   faster by{'':12} work")
-    for name, turn in cases(args.threads, args.scale):
-        pairs = []
-        for repeat in range(args.repeats + 1):  # the first only warms up
-            pair = timed(turn, 1), timed(turn, args.threads)
-            if repeat > 0:
-                pairs.append(pair)
-        one, more = (median(p[k][0] for p in pairs) * 1e3 for k in (0, 1))
-        faster = [a[0] / b[0] for a, b in pairs]
-        work = median(b[1] / a[1] for a, b in pairs)
-        spread = f"({min(faster):.2f} to {max(faster):.2f})"
-        print(
-            f"{name:24} {one:8.1f} {more:8.1f}   {median(faster):4.2f} {spread:16} {work:.2f}",
-            flush=True,
+def table(settings: Settings) -> Table:
+    rows = []
+    for name, turn in cases(2, settings.sized(200, 4) / 1000):
+        found = alternate(
+            settings.turns,
+            {
+                "1": lambda turn=turn: seconds(lambda: turn(1)),
+                "2": lambda turn=turn: seconds(lambda: turn(2)),
+            },
         )
-
-
-if __name__ == "__main__":
-    main()
+        rows.append(
+            Row(what=name, value=1e3 * Spread.of(found["2"]).median, unit="ms", kind="share",
+                ratio=ratios(found["1"], found["2"]), of="the speed of one thread")
+        )  # fmt: skip
+    set_threads(None)
+    return Table(
+        id="megatron-threads", title="A second thread", rows=rows,
+        text="Times with two threads. A machine whose other core is taken gains nothing.",
+    )  # fmt: skip

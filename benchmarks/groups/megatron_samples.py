@@ -1,37 +1,27 @@
 """Reading samples: our GPTDataset, blend and rows beside megatron-core's, in one process.
 
 One corpus of 16-bit tokens in the page cache, the same configuration on both
-sides, alternating turns; what counts is the median of the turns' ratios.
-
-    python benchmarks/megatron_samples.py [--megatron-core FOLDER] [--documents 200000]
-        [--length 4096] [--repeats 5] [--write docs/performance.md]
+sides, alternating turns.
 """
 
 from __future__ import annotations
 
-import argparse
 import sys
 import tempfile
 import time
 import warnings
 from collections.abc import Callable
 from pathlib import Path
-from statistics import median
 from typing import Any
 
 import numpy as np
 import torch
+from harness import Row, Settings, Spread, Table
 from torch.utils.data import DataLoader
 
 import zephon.megatron as ours
 from zephon.types import SampleBatch
 
-sys.path.insert(0, str(Path(__file__).parent))  # not there with python -P
-from megatron_helpers import circumstances, install_reference
-from report import write_section
-
-BEGIN = "<!-- megatron-samples: written by the benchmark -->"
-END = "<!-- megatron-samples: end -->"
 SEED, BATCH, VOCABULARY = 1234, 8, 50_000
 
 
@@ -97,29 +87,24 @@ def check(mine: dict[str, Any], other: dict[str, Any]) -> None:
             sys.exit(f"the samples differ in {name}")
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
-    )
-    parser.add_argument("--megatron-core", type=Path)
-    parser.add_argument("--documents", type=int, default=200_000)
-    parser.add_argument("--length", type=int, default=4096)
-    parser.add_argument("--repeats", type=int, default=5)
-    parser.add_argument("--write", type=Path)
-    args = parser.parse_args()
-    folder = args.megatron_core or install_reference()
+def table(settings: Settings, folder: Path) -> Table:
+    """``folder`` is the site-packages that megatron-core is installed in."""
     theirs = reference(folder)
+    documents, length = settings.sized(30_000, 2000), settings.sized(4096, 512)
     with tempfile.TemporaryDirectory() as scratch:
         prefixes = [f"{scratch}/{name}" for name in ("web", "books")]
         for seed, prefix in enumerate(prefixes):
-            write_corpus(Path(prefix), args.documents, seed)
-        samples = args.documents // 8
-        my_single, my_blend = build(ours, prefixes, samples, args.length)
-        single, blend = build(theirs, prefixes, samples, args.length)
-        measure(args, folder, (my_single, my_blend), (single, blend))
+            write_corpus(Path(prefix), documents, seed)
+        samples = documents // 8
+        return measure(
+            settings,
+            build(ours, prefixes, samples, length),
+            build(theirs, prefixes, samples, length),
+            f"{length:,} tokens a sample, {documents:,} documents a source.",
+        )
 
 
-def measure(args: argparse.Namespace, folder: Path, mine: Any, other: Any) -> None:
+def measure(settings: Settings, mine: Any, other: Any, told: str) -> Table:
     (my_single, my_blend), (single, blend) = mine, other
     chosen = list(range(min(2000, len(single))))
     batches = [chosen[i : i + BATCH] for i in range(0, len(chosen), BATCH)]
@@ -168,28 +153,18 @@ def measure(args: argparse.Namespace, folder: Path, mine: Any, other: Any) -> No
             len(batches),
         ),
     ]
-    told = f"{len(chosen)} samples of {args.length} tokens, {args.documents:,} documents per corpus"
-    command = (
-        f"python benchmarks/megatron_samples.py --documents {args.documents} "
-        f"--length {args.length} --repeats {args.repeats}"
-    )
-    lines = ["## Reading Megatron's samples", "", circumstances(folder, args.repeats, command)]
-    lines += ["", f"{told}.", "", "| what | megatron-core µs | zephon µs | ratio |"]
-    lines += ["|---|---|---|---|"]
-    print("\n".join(lines), flush=True)
-    for name, mine_turn, their_turn, count in cases:
+    aims = {0: ">= 8", 3: ">= 8"}
+    rows = []
+    for number, (name, mine_turn, their_turn, count) in enumerate(cases):
         pairs = []
-        for turn in range(args.repeats + 1):  # the first turn only warms up
+        for turn in range(settings.turns + 1):  # the first turn only warms up
             pair = [seconds(their_turn), seconds(mine_turn)]
             if turn:
                 pairs.append(pair)
-        ratio = median(a / b for a, b in pairs)
-        theirs, mine_time = (median(side) / count * 1e6 for side in zip(*pairs, strict=True))
-        lines.append(f"| {name} | {theirs:.0f} | {mine_time:.0f} | **{ratio:.1f}** |")
-        print(lines[-1], flush=True)
-    if args.write:
-        write_section(args.write, "\n".join(lines), BEGIN, END)
-
-
-if __name__ == "__main__":
-    main()
+        ratio = Spread.of([a / b for a, b in pairs])
+        value = Spread.of([pair[1] for pair in pairs]).median / count * 1e6
+        rows.append(
+            Row(what=name, value=value, unit="µs", kind="peer", ratio=ratio,
+                of="zephon's speed over megatron-core's", aim=aims.get(number, ""))
+        )  # fmt: skip
+    return Table(id="megatron-samples", title="Reading Megatron's samples", text=told, rows=rows)
