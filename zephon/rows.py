@@ -182,6 +182,7 @@ class Rows:
             self.vocab_size,
             None if self.last is None else self.last[begin:end],
             self.aligned,
+            lineage=None if self.lineage is None else self.lineage[begin:end],
         )
 
     def cu_seqlens(
