@@ -289,7 +289,7 @@ def _tensors() -> Iterator[NDArray[Any]]:
         for batch, tensors in zip(islice(arrays, 6), loader, strict=False):
             fields = batch.to_training(dtype=np.int64, return_labels=True, return_document_ids=True)
             for name in ("input_ids", "labels", "document_ids"):
-                tensor = tensors[name]  # type: ignore[literal-required]
+                tensor = tensors[name]
                 assert isinstance(tensor, torch.Tensor), name
                 assert np.array_equal(tensor.numpy(), fields[name]), name
                 yield tensor.numpy()
