@@ -21,6 +21,8 @@ import tempfile
 import time
 from pathlib import Path
 
+# Also where PYTHONSAFEPATH keeps the folder of a program off the path, as in the Makefile.
+sys.path.insert(0, str(Path(__file__).parent))
 import archive
 import elf
 from audit import AuditError, audit
