@@ -21,7 +21,8 @@ function(_zephon_module name cpp)
   python_add_library(${name} MODULE "${cpp}" ${ZEPHON_MODULE_SOURCES} WITH_SOABI USE_SABI ${SKBUILD_SABI_VERSION})
   target_compile_definitions(${name} PRIVATE CYTHON_LIMITED_API=1)
   # Checks around batch-sized calls: small is worth more than fast. zephon_core is not touched.
-  target_compile_options(${name} PRIVATE $<$<CONFIG:Release,RelWithDebInfo>:-O2>)
+  target_compile_options(
+    ${name} PRIVATE $<$<CONFIG:Release,RelWithDebInfo>:-O2> $<$<CONFIG:Release>:${ZEPHON_MODULE_OPTIONS}>)
   if(ZEPHON_HAVE_VERSION_SCRIPT)
     target_link_options(${name} PRIVATE "${_zephon_exports}")
   endif()
