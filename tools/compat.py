@@ -1,6 +1,6 @@
 """Test the package with the oldest and the newest of what it declares to work with.
 
-    python tools/compat.py [--ends oldest newest] [--old-torch] [TESTS...]
+    python tools/compat.py [TESTS...] [--ends oldest newest] [--old-torch]
 
 One environment for each end lies in build/compat. PyTorch is the one of constraints.txt in the
 oldest environment and the newest that can be had in the other: older releases on the registry

@@ -32,14 +32,14 @@ def python_version(command: list[str]) -> str:
     return _output(*command, "-I", "-c", code).strip()
 
 
-def install(site: Path, version: str, wheel: Path, numpy: str) -> None:
-    """Put zephon's wheel and NumPy from the registry into the folder ``site``."""
+def install(site: Path, version: str, wheel: Path) -> None:
+    """Put zephon's wheel and the newest NumPy for that Python into the folder ``site``."""
     pip = [sys.executable, "-m", "pip", "install", "--quiet", "--target", str(site)]
     pip += ["--only-binary", ":all:", "--no-deps", "--python-version", version]
     pip += ["--implementation", "cp"]
     for kind in ("manylinux2014", "manylinux_2_17", "manylinux_2_27", "manylinux_2_28"):
         pip += ["--platform", f"{kind}_aarch64"]
-    subprocess.run([*pip, f"numpy=={numpy}"], check=True)
+    subprocess.run([*pip, "numpy>=1.26"], check=True)
     abi = ["--abi", "abi3", "--abi", f"cp{version.replace('.', '')}"]
     subprocess.run([*pip, *abi, "--no-index", str(wheel)], check=True)
 
