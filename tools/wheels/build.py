@@ -63,7 +63,8 @@ def main() -> int:
         return 1
     print("SHA-256")
     for file in built:
-        print(f"    {archive.sha256(file)}  {options.out / file.name}")
+        copy = options.out / file.name
+        print(f"    {archive.sha256(copy)}  {copy}")
     return 0
 
 
