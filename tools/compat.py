@@ -1,12 +1,12 @@
 """Test the package with the oldest and the newest of what it declares to work with.
 
-    python tools/compat.py [TESTS...] [--ends oldest newest] [--old-torch]
+    python tools/compat.py [TESTS...] [--ends oldest newest] [--old-torch] [--wheel FILE]
 
-One environment for each end lies in build/compat. PyTorch is the one of constraints.txt in the
-oldest environment and the newest that can be had in the other: older releases on the registry
-are CUDA builds of several GB for x86-64. ``--old-torch`` takes the declared one all the same. The
-extra ``trainers`` is left out: transformers asks for a newer tokenizers than zephon does. What was
-installed is printed, and so is what was not tested.
+One environment for each end lies in build/compat. PyTorch is the one of constraints.txt in both,
+which is small: other releases on the registry are CUDA builds of several GB for x86-64.
+``--old-torch`` and ``--new-torch`` take the declared and the newest one all the same. The extra
+``trainers`` is left out: transformers asks for a newer tokenizers than zephon does. What was installed
+is printed, and so is what was not tested.
 """
 
 from __future__ import annotations
@@ -49,11 +49,10 @@ def main() -> int:
     parser.add_argument("--ends", nargs="+", choices=("oldest", "newest"), default=None)
     parser.add_argument("--old-torch", action="store_true", help="2.4 with its CUDA packages")
     parser.add_argument("--new-torch", action="store_true", help="the newest with its packages")
+    parser.add_argument("--wheel", type=Path, help="test this one and build none")
     options = parser.parse_args()
     FOLDER.mkdir(parents=True, exist_ok=True)
-    run(sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation",
-        "--wheel-dir", str(FOLDER / "wheel"), f"{ROOT}/")  # fmt: skip
-    wheel = max((FOLDER / "wheel").glob("*.whl"), key=lambda file: file.stat().st_mtime)
+    wheel = options.wheel or build()
     failed = []
     for end in options.ends or ("oldest", "newest"):
         torch = options.old_torch if end == "oldest" else options.new_torch
@@ -68,6 +67,14 @@ def main() -> int:
             failed.append(end)
     print(f"failed: {', '.join(failed)}" if failed else "passed")
     return int(bool(failed))
+
+
+def build() -> Path:
+    """A wheel of this tree, built with the tools of this environment."""
+    folder = FOLDER / "wheel"
+    run(sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation",
+        "--wheel-dir", str(folder), f"{ROOT}/")  # fmt: skip
+    return max(folder.glob("*.whl"), key=lambda file: file.stat().st_mtime)
 
 
 _VERSIONS = """

@@ -27,7 +27,10 @@ __all__ = ["Diagnosis", "diagnose"]
 LEAST_SHARED_MEMORY = 64 << 20
 """Free bytes of /dev/shm below which workers of a DataLoader are likely to fail."""
 
-_PEERS = ("numpy", "torch", "pyarrow", "tokenizers", "orjson", "zstandard", "typer", "rich")
+_PEERS = (
+    "numpy", "torch", "pyarrow", "tokenizers", "fastokens", "jinja2", "orjson", "zstandard",
+    "zlib-ng", "obstore", "pyyaml", "cloudpickle", "typer", "rich",
+)  # fmt: skip
 _REQUIRED = ("numpy", "torch")
 _FEATURES = {
     "x86_64": ("sse4_2", "avx2", "fma", "bmi2", "avx512f"),

@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,8 @@ import pytest
 from zephon import _native, diagnosis
 from zephon._version import __version__
 from zephon.cli import main
+
+LEFT_OUT = ("all", "dev", "trainers", "plot")
 
 
 def test_the_doctor_shows_what_is_installed_and_finds_nothing_wrong(
@@ -38,6 +41,16 @@ def test_json_says_the_same(
     assert told["native part"]["blend kernel"] == _native.helpers_cpp.blend_kernel()
     assert told["packages"]["torch"].endswith("supported (from 2.4 on)")
     assert told["megatron"]["megatron.core.datasets.helpers_cpp"] == "absent"
+
+
+def test_every_package_of_an_extra_for_use_is_shown_with_its_oldest_version() -> None:
+    project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]
+    extras = project["optional-dependencies"]
+    needed = {one for extra in extras if extra not in LEFT_OUT for one in extras[extra]}
+    shown = diagnosis.diagnose().facts["packages"]
+    for requirement in needed | set(project["dependencies"]):
+        name, _, floor = requirement.partition(">=")
+        assert shown[name].endswith((f"(from {floor} on)", "(optional)"))
 
 
 def test_every_problem_has_its_advice_and_makes_the_exit_code_1(
