@@ -5,8 +5,8 @@
 One environment for each end lies in build/compat. PyTorch is the one of constraints.txt in both,
 which is small: other releases on the registry are CUDA builds of several GB for x86-64.
 ``--old-torch`` and ``--new-torch`` take the declared and the newest one all the same. The extra
-``trainers`` is left out: transformers asks for a newer tokenizers than zephon does. What was installed
-is printed, and so is what was not tested.
+``trainers`` is left out: transformers asks for a newer tokenizers than zephon does. What was
+installed is printed, and so is what was not tested.
 """
 
 from __future__ import annotations

@@ -41,7 +41,7 @@ def install(site: Path, version: str, wheel: Path) -> None:
         pip += ["--platform", f"{kind}_aarch64"]
     subprocess.run([*pip, "numpy>=1.26"], check=True)
     abi = ["--abi", "abi3", "--abi", f"cp{version.replace('.', '')}"]
-    subprocess.run([*pip, *abi, "--no-index", str(wheel)], check=True)
+    subprocess.run([*pip, *abi, "--upgrade", "--no-index", str(wheel)], check=True)
 
 
 def _fetch(apt: Path, architecture: str, packages: list[str], *, whole: bool) -> Path:
