@@ -90,6 +90,7 @@ def environment(end: str, wheel: Path, own_torch: bool) -> Path:
     if not python.exists():
         run(sys.executable, "-m", "venv", "--without-pip", str(folder))
     pip = [sys.executable, "-m", "pip", "--python", str(python), "install", "--quiet"]
+    pip.append("--no-compile")  # most of it is never imported
     pins = pinned()
     wanted = [
         f"{name}=={pins['torch']}" if name == "torch" and not own_torch
