@@ -34,10 +34,12 @@ class Documents:
         return self.lengths[source][rows]
 
 
-def measure(documents, *, seed=0, samples=1000, names=None, each=map):
+def measure(documents, *, seed=0, samples=1000, names=None, each=map, shards=None, **more):
     totals = [len(some) for some in documents.lengths]
     names = names or [f"s{i}" for i in range(len(totals))]
-    return measure_lengths(names, totals, documents, seed=seed, samples=samples, each=each)
+    estimation = TokenEstimation(**{"calibration_samples": samples, **more})
+    counts = shards or [np.array([total]) for total in totals]
+    return measure_lengths(names, totals, documents, estimation, counts, seed=seed, each=each)
 
 
 def lognormal(count, cv, seed=0):
