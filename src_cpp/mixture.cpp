@@ -182,6 +182,12 @@ bool chunk_sequence(std::span<const std::int64_t> weights, std::int64_t total, s
   return false;
 }
 
+int greatest_source(std::span<const std::uint16_t> sequence) noexcept {
+  int greatest = -1;
+  for (const std::uint16_t source : sequence) greatest = std::max<int>(greatest, source);
+  return greatest;
+}
+
 void number_draws(std::span<const std::uint16_t> sequence, std::span<std::int64_t> next,
                   std::span<std::int64_t> ordinals) noexcept {
   for (std::size_t k = 0; k < sequence.size(); ++k) ordinals[k] = next[sequence[k]]++;

@@ -41,12 +41,14 @@ def pipeline(
     on_change: Any = "refuse",
     row: int = 9,
     batch: int = 1,
+    operate: Callable[[zephon.Pipeline], object] = lambda stream: None,
     datasets: Mapping[str, zephon.Dataset] | None = None,
     **work: Any,
 ) -> zephon.Pipeline:
     sources = [(datasets or {}).get(name) or dataset(name) for name in weights]
     options = {"chunk_size": 8, "exhausted_policy": "repeat", "shuffle_shards": False, **work}
     made = zephon.Pipeline(zephon.StaticMixtureWorkSource(sources, weights, **options))
+    operate(made)
     extra = {} if algorithm in ("wrap", "best_fit_wrap") else {"drop_oversized": False}
     made.pack_flat(row, algorithm=algorithm, **extra)
     if shuffle:
@@ -71,7 +73,8 @@ def take(stream: zephon.Pipeline, count: int) -> list[int]:
 
 
 def _tokens(rows: Any, row: int) -> list[int]:
-    return [int(token) for part in rows.row_tokens(row) for token in part]
+    segments = range(int(rows.splits[row]), int(rows.splits[row + 1]))
+    return [int(token) for segment in segments for token in rows.tokens(segment)]
 
 
 def state_after(stream: zephon.Pipeline, count: int) -> bytes:
@@ -366,6 +369,43 @@ def test_only_the_listed_kinds_of_change_are_adopted() -> None:
         pipeline(both, on_change=["weights"]).restore(saved)
     assert "share of" not in str(caught.value)
     pipeline(both, on_change=["weights", "added"]).restore(saved)
+
+
+def backwards(stream: zephon.Pipeline) -> None:
+    """An operator whose windows of 40 draws come out in reverse."""
+    stream.stateful_transform(
+        "backwards",
+        init_state=list,
+        push=lambda held, records: ([*held, *records], []),
+        flush=lambda held: held[::-1],
+        window=40,
+    )
+
+
+def test_a_window_of_operators_that_was_begun_comes_out_as_it_would_have() -> None:
+    whole = take(pipeline({"a": 2, "b": 1}, operate=backwards), 60)
+    stream = pipeline({"a": 2, "b": 1}, operate=backwards)
+    first = take(stream, 3)
+    changed = pipeline({"c": 3, "a": 1, "b": 1}, operate=backwards, on_change="adopt")
+    changed.restore(stream.checkpoint())
+    history = changed.ws.history
+    assert history is not None
+    assert history.end >= 40
+    rest = take(changed, 20)
+    assert first + rest[:100] == whole[: len(first) + 100]
+
+
+def test_shares_that_an_operator_keeps_cannot_change_under_it() -> None:
+    saved = state_after(pipeline({"a": 2, "b": 1}, operate=lambda s: s.ensure_mixture()), 3)
+    changed = pipeline({"a": 1, "b": 1}, operate=lambda s: s.ensure_mixture(), on_change="adopt")
+    with pytest.raises(StateError, match=r"ensure_mixture\(...\) orders documents by the shares"):
+        changed.restore(saved)
+
+    def own(stream: zephon.Pipeline) -> None:
+        stream.ensure_mixture(mixture={"a": 1.0, "b": 1.0})
+
+    saved = state_after(pipeline({"a": 2, "b": 1}, operate=own), 3)
+    pipeline({"a": 1, "b": 1}, operate=own, on_change="adopt").restore(saved)
 
 
 def test_a_pass_that_ends_is_changed_between_passes_and_not_in_the_middle() -> None:

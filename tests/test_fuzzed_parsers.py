@@ -11,7 +11,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import zephon
-from zephon import selftest, state
+from zephon import _state_format as state
+from zephon import selftest
 from zephon.errors import DataError, StateError, ZephonError
 from zephon.megatron import IndexedDataset
 

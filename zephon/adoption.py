@@ -119,6 +119,12 @@ def _change(
     saved: StreamState, description: Description, work: WorkSource, data: tuple[SourceData, ...]
 ) -> Resumed:
     """Go on with the sources and weights of ``work`` as soon as all lanes can."""
+    if description.chain(work).follows_shares:
+        raise StateError(
+            "ensure_mixture(...) orders documents by the shares of the sources, and those of the "
+            "windows that were begun would change with them: give it shares of its own with "
+            "mixture=, or go on with the sources and shares that the state was saved with"
+        )
     history = saved.history or History(base=(0,) * len(saved.sources))
     weights = tuple(source.weight for source in saved.sources)
     chunk_size = effective_chunk_size(_chunk_size(saved), weights)

@@ -16,11 +16,13 @@ import numpy as np
 
 from zephon._native import (
     collate,
+    cursors,
     gather,
     helpers_cpp,
     mersenne,
     order,
     packing,
+    places,
     sentence_mapping,
     text,
 )
@@ -29,6 +31,9 @@ Call = Callable[[], object]
 CASES: dict[str, Callable[[], Call]] = {}
 
 EXEMPT = {
+    "cursors.encode_cursors": "reads attributes of Python objects; there is no kernel in it",
+    "helpers_cpp.blend_kernel": "tells what was found out when the module was loaded",
+    "places.TokenPlaces.read_ahead": "calls of the system, whose number depends on its page cache",
     "order.fold_key": "two multiplications; runs at set-up alone",
     "order.sequence_scratch": "arithmetic on two numbers",
     "packing.best_fit_wrap_room": "arithmetic on two numbers",
@@ -373,3 +378,27 @@ def _index_records() -> Call:
 def _index_lines() -> Call:
     data, out = lines(), np.zeros(3001, np.int64)
     return lambda: text.index_lines(data, 0, out)
+
+
+# --- positions ------------------------------------------------------------------------------
+
+
+@case("places.TokenPlaces.find")
+def _find() -> Call:
+    count, asked = 20_000, 10_000
+    length = lengths(count)
+    start = np.cumsum(length) - length
+    tokens = np.zeros(int(length.sum()), np.uint16)
+    found = places.TokenPlaces([[(start, length, tokens, False)] for _ in range(2)])
+    rng = random()
+    sources = rng.integers(0, 2, asked).astype(np.int32)
+    rows = rng.integers(0, count, asked)
+    out = np.empty(asked, np.int32), np.empty(asked, np.int64), np.empty(asked, np.int64)
+    return lambda: found.find(sources, rows, *out)
+
+
+@case("cursors.hash_tokens")
+def _hash_tokens() -> Call:
+    parts = [np.arange(1000, dtype=np.uint16) for _ in range(100)]
+    return lambda: cursors.hash_tokens(parts)
+

@@ -47,6 +47,9 @@ bool chunk_sequence(std::span<const std::int64_t> weights, std::int64_t total, s
                     std::span<const std::int64_t> given, std::span<const std::int64_t> taken,
                     std::span<std::uint64_t> scratch, std::span<std::uint16_t> out) noexcept;
 
+// The greatest source in `sequence`; -1 if it is empty.
+int greatest_source(std::span<const std::uint16_t> sequence) noexcept;
+
 // ordinals[k] = next[sequence[k]]++ for every draw: turns sources into ordinals.
 void number_draws(std::span<const std::uint16_t> sequence, std::span<std::int64_t> next,
                   std::span<std::int64_t> ordinals) noexcept;

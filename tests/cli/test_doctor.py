@@ -20,7 +20,7 @@ def test_the_doctor_shows_what_is_installed_and_finds_nothing_wrong(
     monkeypatch.setattr(diagnosis, "LEAST_SHARED_MEMORY", 0)
     assert main(["doctor"]) == 0
     out = capsys.readouterr().out
-    for expected in (__version__, "cp311-abi3", "-ffp-contract=off", "8 of 8 load", "numpy"):
+    for expected in (__version__, "cp311-abi3", "-ffp-contract=off", "10 of 10 load", "numpy"):
         assert expected in out
     assert out.rstrip().endswith("`python -m zephon.selftest` checks what it computes")
 

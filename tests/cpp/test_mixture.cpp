@@ -62,6 +62,8 @@ void lanes_share_the_ordinals_and_keep_their_shares() {
       }
       Longs ordinals(chunk.sequence.size());
       Longs numbered = chunk.first;
+      CHECK(zephon::greatest_source(chunk.sequence) < static_cast<int>(numbered.size()));
+      CHECK(zephon::greatest_source({}) == -1);
       zephon::number_draws(chunk.sequence, numbered, ordinals);
       zephon::skip_draws(chunk.sequence, next);
       CHECK(numbered == next);

@@ -56,6 +56,7 @@ cdef extern from "zephon/mixture.hpp" namespace "zephon" nogil:
     size_t chunk_sequence_scratch(size_t, size_t) noexcept
     bint cpp_chunk_sequence "zephon::chunk_sequence"(
         const_longs, int64_t, int64_t, const_longs, const_longs, words, shorts) noexcept
+    int cpp_greatest_source "zephon::greatest_source"(const_shorts) noexcept
     void cpp_number_draws "zephon::number_draws"(const_shorts, longs, longs) noexcept
     void cpp_skip_draws "zephon::skip_draws"(const_shorts, longs) noexcept
     bint cpp_scale "zephon::scale"(const_longs, int64_t, const_longs, longs, longs) noexcept
@@ -325,12 +326,10 @@ def sequence_scratch(sources, length):
 
 
 cdef int _check_sequence(const uint16_t[::1] sequence, Py_ssize_t count) except -1:
-    cdef Py_ssize_t i
-    cdef int worst = -1
+    cdef const_shorts view = _in_shorts(sequence)
+    cdef int worst
     with nogil:
-        for i in range(sequence.shape[0]):
-            if sequence[i] > worst:
-                worst = sequence[i]
+        worst = cpp_greatest_source(view)
     if worst >= count:
         raise ValueError(f"sequence holds source {worst}, next has {count} elements")
     return 0

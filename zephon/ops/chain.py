@@ -72,6 +72,11 @@ class Chain:
         return any(operator.touches_tokens for operator in self.operators)
 
     @property
+    def follows_shares(self) -> bool:
+        """Whether an operator orders documents by the shares of the work source."""
+        return any(isinstance(one, EnsureMixture) and one.follows_shares for one in self.operators)
+
+    @property
     def is_plain(self) -> bool:
         """Whether every pass makes the same of a document, whatever comes before it."""
         return not any(one.sees_windows or one.is_random for one in self.operators)
@@ -84,7 +89,7 @@ class Chain:
         weights = (
             [float(weight) for weight in work.weights]
             if mixture is None
-            else [float(mixture.weights[name]) for name in names]
+            else [float(mixture.weights.get(name, 0.0)) for name in names]  # 0: was taken out
         )
 
         def bind(operators: Sequence[Operator]) -> tuple[Operator, ...]:

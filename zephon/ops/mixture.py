@@ -198,6 +198,11 @@ class EnsureMixture(Operator):
         made._names, made._by_tokens = tuple(names), by_tokens
         return made
 
+    @property
+    def follows_shares(self) -> bool:
+        """Whether the shares are those of the work source and not its own."""
+        return self._options.mixture is None
+
     def functions(self) -> tuple[Callable[..., Any], ...]:
         """What weighs documents, if that is a function."""
         by = self._options.weight_by
