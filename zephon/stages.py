@@ -127,7 +127,7 @@ class Stages(TokenizeStages):
             max_sequences_per_bin=max_sequences_per_bin,
             pad_token_id=0 if pad_token_id is None else pad_token_id,
             drop_oversized=drop_oversized,
-            min_sequence_length=min_sequence_length,
+            min_sequence_length=None if min_sequence_length == 1 else min_sequence_length,
             groups=resolve_groups(homogeneity, groups, self._source_names()),
         )
         accepted = without_effect(

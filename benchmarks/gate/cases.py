@@ -401,4 +401,3 @@ def _find() -> Call:
 def _hash_tokens() -> Call:
     parts = [np.arange(1000, dtype=np.uint16) for _ in range(100)]
     return lambda: cursors.hash_tokens(parts)
-

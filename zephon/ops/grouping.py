@@ -69,8 +69,8 @@ class DomainGroups:
 
 def resolve_groups(
     homogeneity: Homogeneity, groups: DomainGroups | Mapping[str, Any] | None, names: Sequence[str]
-) -> tuple[tuple[str, str], ...]:
-    """Name and group of each dataset; empty if rows may mix them all."""
+) -> tuple[tuple[str, str], ...] | None:
+    """Name and group of each dataset; None if rows may mix them all."""
     if homogeneity not in HOMOGENEITIES:
         raise ConfigError(
             f"homogeneity is {homogeneity!r}, expected one of {', '.join(HOMOGENEITIES)}"
@@ -80,7 +80,7 @@ def resolve_groups(
             raise ConfigError(
                 f"groups are given with homogeneity={homogeneity!r}: they go with 'group'"
             )
-        return tuple((name, name) for name in names) if homogeneity == "full" else ()
+        return tuple((name, name) for name in names) if homogeneity == "full" else None
     if groups is None:
         raise ConfigError("homogeneity='group' needs groups={name of a group: [datasets]}")
     found = groups if isinstance(groups, DomainGroups) else DomainGroups(groups)

@@ -63,11 +63,11 @@ class PackOptions:
         Whether documents longer than a row are left out and counted. None: first_fit
         and best_fit do, the others cut them. False with first_fit or best_fit: they
         are split into parts of a row.
-    min_sequence_length : int
+    min_sequence_length : int or None
         Documents with fewer tokens are left out, and counted with those that have none.
-    groups : tuple of (dataset, group)
+    groups : tuple of (dataset, group), or None
         Only documents of one group come into a row; for first_fit and best_fit, which pack
-        each group of a window by itself. Empty: documents of all datasets are mixed.
+        each group of a window by itself. None: documents of all datasets are mixed.
     """
 
     max_length: int
@@ -76,8 +76,8 @@ class PackOptions:
     max_sequences_per_bin: int | None = None
     pad_token_id: int = 0
     drop_oversized: bool | None = None
-    min_sequence_length: int = 1
-    groups: tuple[tuple[str, str], ...] = ()
+    min_sequence_length: int | None = None
+    groups: tuple[tuple[str, str], ...] | None = None
 
     def __post_init__(self) -> None:
         if isinstance(self.max_length, bool) or not isinstance(self.max_length, int):
@@ -110,8 +110,9 @@ class PackOptions:
             raise ConfigTypeError(
                 f"drop_oversized is {self.drop_oversized!r}, expected True, False or None"
             )
-        check_int("min_sequence_length", self.min_sequence_length, 1, 2**31)
-        if self.min_sequence_length > self.max_length and self.drops_oversized:
+        if self.min_sequence_length is not None:
+            check_int("min_sequence_length", self.min_sequence_length, 1, 2**31)
+        if self.shortest > self.max_length and self.drops_oversized:
             raise ConfigError(
                 f"min_sequence_length is {self.min_sequence_length}, more than max_length "
                 f"{self.max_length}: no document would be packed"
@@ -126,6 +127,11 @@ class PackOptions:
     def wraps(self) -> bool:
         """Whether documents may be cut to fill rows."""
         return self.algorithm in WRAPPING
+
+    @property
+    def shortest(self) -> int:
+        """Tokens that a document has at least, to be packed."""
+        return self.min_sequence_length or 1
 
     @property
     def drops_oversized(self) -> bool:
@@ -148,7 +154,7 @@ class PackOptions:
             "max_sequences_per_bin": self.max_sequences_per_bin,
             "drop_oversized": self.drops_oversized,
             # Only where they are used: states of before know nothing of them.
-            **({} if self.min_sequence_length == 1 else {"shortest": self.min_sequence_length}),
+            **({} if self.shortest == 1 else {"min_sequence_length": self.shortest}),
             **({"groups": [list(one) for one in self.groups]} if self.groups else {}),
         }
 
@@ -339,7 +345,7 @@ class WindowPacker(Windows):
         self._options = options
         self._pad_tail = pad_tail
         self._shape = _shape(options, vocab_size)
-        group = dict(options.groups)
+        group = dict(options.groups or ())
         numbers = {name: number for number, name in enumerate(dict.fromkeys(group.values()))}
         # A dataset that was taken out is in no group: its last documents are one of their own.
         self._groups = np.array(

@@ -131,7 +131,7 @@ def _packed(
         longest=plan.pack.max_length,
         drop_oversized=plan.pack.drops_oversized,
         split=not plan.pack.wraps and not plan.pack.drops_oversized,
-        shortest=plan.pack.min_sequence_length,
+        shortest=plan.pack.shortest,
         names=plan.names,
         patience=plan.patience,
     )

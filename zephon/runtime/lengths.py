@@ -37,7 +37,7 @@ class DocumentLengths:
         measure: Callable[[Any], int] | None = None,
     ) -> None:
         self._longest = pack.max_length if pack.drops_oversized else None
-        self._shortest = pack.min_sequence_length
+        self._shortest = pack.shortest
         self._reader = reader
         self._measure = measure
 
