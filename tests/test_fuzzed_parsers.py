@@ -11,8 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import zephon
-from zephon import _state_format as state
-from zephon import selftest
+from zephon import _state_format, selftest, state
 from zephon.errors import DataError, StateError, ZephonError
 from zephon.megatron import IndexedDataset
 
@@ -51,10 +50,10 @@ def edited(data: bytes, edits: list[tuple[int, bytes]], cut: int) -> bytes:
 def test_a_state_with_anything_in_it_and_a_right_checksum_is_decoded_or_refused(
     edits: list[tuple[int, bytes]], cut: int
 ) -> None:
-    head, tail = state._HEADER, state._CHECKSUM
+    head, tail = _state_format._HEADER, _state_format._CHECKSUM
     payload = edited(VALID_STATE[head:-tail], edits, cut)
     data = VALID_STATE[: head - 6] + len(payload).to_bytes(6, "little") + payload
-    data += state._checksum(data)
+    data += _state_format._checksum(data)
     try:
         value = state.decode(data)
     except StateError:
@@ -64,16 +63,16 @@ def test_a_state_with_anything_in_it_and_a_right_checksum_is_decoded_or_refused(
 
 
 def test_the_checksum_above_is_the_right_one() -> None:
-    head, tail = state._HEADER, state._CHECKSUM
+    head, tail = _state_format._HEADER, _state_format._CHECKSUM
     payload = VALID_STATE[head:-tail]
     data = VALID_STATE[: head - 6] + len(payload).to_bytes(6, "little") + payload
-    assert data + state._checksum(data) == VALID_STATE
+    assert data + _state_format._checksum(data) == VALID_STATE
 
 
 @SHORT
 @given(st.binary(max_size=200))
 def test_any_bytes_are_no_state(data: bytes) -> None:
-    for start in (b"", state.MAGIC, VALID_STATE[: state._HEADER]):
+    for start in (b"", _state_format.MAGIC, VALID_STATE[: _state_format._HEADER]):
         with pytest.raises(StateError):
             state.decode(start + data)
 
