@@ -306,6 +306,24 @@ def test_what_does_not_go_together_is_refused(corpora: Path) -> None:
         config.create_source_pipeline(plain, measure=len)
 
 
+def test_a_function_that_measures_decides_about_the_weights(corpora: Path) -> None:
+    def count(record: dict[str, Any]) -> int:
+        return 1 + config.measure_pretokenized_document(record)
+
+    plain, measured = (
+        config.create_source_pipeline(options(corpora), measure=measure)
+        for measure in (config.measure_pretokenized_document, count)
+    )
+    for pipeline in (plain, measured):
+        assert pipeline.ws.requires_token_priming
+        pipeline.pack_flat(65).batch(1).local_state()
+    assert plain.ws.weights != measured.ws.weights
+    given = ZephonSourceOptions(token_estimation={"primer": {"one": 3, "two": 5.0}})
+    assert not config.create_source_pipeline(
+        options(corpora, source=given)
+    ).ws.requires_token_priming
+
+
 def test_an_evaluation_sees_the_same_batches_each_time_and_as_many_on_each_rank(
     corpora: Path,
 ) -> None:

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
+import json
 import pickle
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from itertools import islice
+from itertools import islice, pairwise
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from adapters.flat_adapter import FlatLoader
-from adapters.rows_adapter import RowsLoader
 
 import zephon
+from adapters.flat_adapter import FlatLoader
+from adapters.rows_adapter import RowsLoader
 
 ALGORITHMS = ("wrap", "first_fit", "best_fit", "best_fit_wrap")
 CAPS = (None, 2)
@@ -28,12 +29,12 @@ Sources = dict[str, tuple[str, float]]
 @pytest.fixture(scope="module")
 def sources(tmp_path_factory: pytest.TempPathFactory) -> Sources:
     folder = tmp_path_factory.mktemp("text")
-    words = "the quick brown fox jumps over the lazy dog".split()
+    words = ["the", "quick", "brown", "fox", "jumps", "over", "the", "lazy", "dog"]
     found: Sources = {}
     for name, count, weight in (("web", 60, 0.7), ("books", 25, 0.3)):
         path = folder / f"{name}.jsonl"
         lines = [
-            '{"text": "%s %d"}' % (" ".join(words[: 1 + (7 * i) % 9]), i) for i in range(count)
+            json.dumps({"text": f"{' '.join(words[: 1 + (7 * i) % 9])} {i}"}) for i in range(count)
         ]
         path.write_text("\n".join(lines) + "\n")
         found[name] = (str(path), weight)
@@ -118,7 +119,7 @@ def test_flat_fields_agree_with_each_other(
         assert (labels[inputs["padding_mask"]] == -100).all()
         for row in inputs["positions"].reshape(ROWS, LENGTH).tolist():
             assert row[0] == 0
-            assert all(b in (0, a + 1) for a, b in zip(row, row[1:], strict=False))
+            assert all(b in (0, a + 1) for a, b in pairwise(row))
     loader.close()
 
 
@@ -138,7 +139,7 @@ def test_fields_of_rows_agree_with_each_other(algorithm: str) -> None:
             ends = sorted(set(batch["cu_seqlens"][row].tolist()))
             starts = [i for i, position in enumerate(positions) if position == 0]
             assert ends == [*starts, LENGTH]
-            gaps = [b - a for a, b in zip(ends, ends[1:], strict=False)]
+            gaps = [b - a for a, b in pairwise(ends)]
             assert int(batch["max_seqlen"][row]) == max(gaps)
     loader.close()
 
