@@ -306,22 +306,23 @@ def test_what_does_not_go_together_is_refused(corpora: Path) -> None:
         config.create_source_pipeline(plain, measure=len)
 
 
-def test_a_function_that_measures_decides_about_the_weights(corpora: Path) -> None:
-    def count(record: dict[str, Any]) -> int:
-        return 1 + config.measure_pretokenized_document(record)
+def test_a_function_that_measures_is_asked_and_given_means_are_taken(corpora: Path) -> None:
+    counted = []
 
-    plain, measured = (
-        config.create_source_pipeline(options(corpora), measure=measure)
-        for measure in (config.measure_pretokenized_document, count)
-    )
-    for pipeline in (plain, measured):
-        assert pipeline.ws.requires_token_priming
-        pipeline.pack_flat(65).batch(1).local_state()
-    assert plain.ws.weights != measured.ws.weights
-    given = ZephonSourceOptions(token_estimation={"primer": {"one": 3, "two": 5.0}})
-    assert not config.create_source_pipeline(
-        options(corpora, source=given)
-    ).ws.requires_token_priming
+    def count(record: dict[str, Any]) -> int:
+        counted.append(config.measure_pretokenized_document(record))
+        return 3 if len(counted) <= 30 else 9
+
+    sources = [ZephonSource(name=name, path=name) for name in ("one", "two")]
+    pipeline = config.create_source_pipeline(options(corpora, sources=sources), measure=count)
+    assert pipeline.ws.requires_token_priming
+    pipeline.pack_flat(65).batch(1).prefetch(0).local_state()
+    assert sorted(counted) == sorted(5 + i % 7 for i in range(30) for _ in sources)
+    assert pipeline.ws.weights == (3 * 2**30, 2**30)
+    given = ZephonSourceOptions(token_estimation={"primer": {"one": 3, "two": 9.0}})
+    made = config.create_source_pipeline(options(corpora, sources=sources, source=given))
+    assert not made.ws.requires_token_priming
+    assert made.ws.weights == (3 * 2**30, 2**30)
 
 
 def test_an_evaluation_sees_the_same_batches_each_time_and_as_many_on_each_rank(

@@ -202,7 +202,7 @@ def _declared() -> dict[str, str]:
         requirements = importlib.metadata.requires("zephon") or []
     except importlib.metadata.PackageNotFoundError:
         return {}
-    found = {}
+    found: dict[str, str] = {}
     for requirement in requirements:
         match = re.match(r"([A-Za-z0-9_.-]+)\s*\(?>=\s*([0-9.]+)", requirement)
         if match:
