@@ -1,8 +1,8 @@
-"""Options of other runtimes that ``Pipeline.options`` takes for its callers' sake.
+"""Options of other runtimes that ``options`` and ``pack_flat`` take for their callers' sake.
 
-They say how processes, queues and buffers are arranged there. None of them can change what comes
-out here, so they are checked, noted for ``Pipeline.explain`` and left at that; values that ask for
-another stream are refused.
+They say how processes, queues, buffers and open rows are arranged there. None of them can change
+what comes out here, so they are checked, noted for ``Pipeline.explain`` and left at that; values
+that ask for another stream are refused.
 """
 
 from __future__ import annotations
@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from zephon.errors import ConfigError, ConfigTypeError
+from zephon.ops.pack import WINDOW_ROWS, WRAPPING, PackingAlgorithm
+from zephon.options import check_int
 
 _FLAG, _NUMBER, _TEXT, _ANY = (bool,), (int, float), (str,), (object,)
 
@@ -119,3 +121,44 @@ def take_hints(given: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
             raise ConfigError(f"{name} is {value!r}, expected one of {', '.join(hint.choices)}")
         told.append(f"{name}={value!r}: {hint.text}")
     return kept, told
+
+
+def without_effect(algorithm: PackingAlgorithm, given: Mapping[str, Any]) -> list[str]:
+    """What there is to say of options of packers that keep rows open.
+
+    Raises
+    ------
+    ConfigError
+        One asks for other rows than this package makes.
+    """
+    found = []
+    strategy, seed = given["shuffle_strategy"], given["shuffle_seed"]
+    if strategy == "length" and algorithm not in WRAPPING:
+        found.append("shuffle_strategy='length': the longest document of a window is placed first")
+    elif strategy is not None:
+        raise ConfigError(
+            f"shuffle_strategy is {strategy!r}: documents come in the order of the work source. "
+            "shuffle(...) behind pack_flat(...) shuffles rows; shuffle_within_shard and "
+            "shuffle_block_size of the work source shuffle documents"
+        )
+    if seed is not None:
+        check_int("shuffle_seed", seed, 0, 2**64 - 1)
+        found.append(f"shuffle_seed={seed}: packing draws nothing by chance")
+    flush = given["flush_strategy"]
+    if flush not in ("fifo", "fullest"):
+        raise ConfigError(f"flush_strategy is {flush!r}, expected 'fifo' or 'fullest'")
+    if flush != "fifo":
+        found.append(f"flush_strategy={flush!r}: no rows are kept open")
+    for name in ("candidate_pool_size", "max_candidate_age"):
+        value = given[name]
+        if value is None:
+            continue
+        check_int(name, value, 1, 2**31)
+        if algorithm != "best_fit_wrap":
+            raise ConfigError(
+                f"{name} does not apply to {algorithm!r}: it goes with 'best_fit_wrap'"
+            )
+        found.append(f"{name}={value}: windows of {WINDOW_ROWS} rows are packed as a whole")
+    if given["parallelism"] is not None:
+        found.append(f"parallelism={given['parallelism']}: packing is one thread's work")
+    return found

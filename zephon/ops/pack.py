@@ -17,7 +17,7 @@ document first. Documents keep their order only with ``wrap``.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -486,47 +486,6 @@ def make_packer(
     return WindowPacker(
         documents, options, pad_tail=pad_tail, vocab_size=vocab_size, cursor=cursor, names=names
     )
-
-
-def without_effect(algorithm: PackingAlgorithm, given: Mapping[str, Any]) -> list[str]:
-    """What there is to say of options of packers that keep rows open.
-
-    Raises
-    ------
-    ConfigError
-        One asks for other rows than this package makes.
-    """
-    found = []
-    strategy, seed = given["shuffle_strategy"], given["shuffle_seed"]
-    if strategy == "length" and algorithm not in WRAPPING:
-        found.append("shuffle_strategy='length': the longest document of a window is placed first")
-    elif strategy is not None:
-        raise ConfigError(
-            f"shuffle_strategy is {strategy!r}: documents come in the order of the work source. "
-            "shuffle(...) behind pack_flat(...) shuffles rows; shuffle_within_shard and "
-            "shuffle_block_size of the work source shuffle documents"
-        )
-    if seed is not None:
-        check_int("shuffle_seed", seed, 0, 2**64 - 1)
-        found.append(f"shuffle_seed={seed}: packing draws nothing by chance")
-    flush = given["flush_strategy"]
-    if flush not in ("fifo", "fullest"):
-        raise ConfigError(f"flush_strategy is {flush!r}, expected 'fifo' or 'fullest'")
-    if flush != "fifo":
-        found.append(f"flush_strategy={flush!r}: no rows are kept open")
-    for name in ("candidate_pool_size", "max_candidate_age"):
-        value = given[name]
-        if value is None:
-            continue
-        check_int(name, value, 1, 2**31)
-        if algorithm != "best_fit_wrap":
-            raise ConfigError(
-                f"{name} does not apply to {algorithm!r}: it goes with 'best_fit_wrap'"
-            )
-        found.append(f"{name}={value}: windows of {WINDOW_ROWS} rows are packed as a whole")
-    if given["parallelism"] is not None:
-        found.append(f"parallelism={given['parallelism']}: packing is one thread's work")
-    return found
 
 
 def check_window(window: Rows | None, delivered: int, check: bytes, kind: str) -> None:
