@@ -396,8 +396,9 @@ class WindowPacker(Windows):
 
     def _whole(self, parts: Parts) -> Rows:
         """Rows of whole documents, all of them with each other."""
-        document = np.empty(len(parts), dtype=np.int64)
-        splits = np.empty(len(parts) + 1, dtype=np.int64)
+        count = len(parts)
+        document = np.empty(count, dtype=np.int64)
+        splits = np.empty(count + 1, dtype=np.int64)
         rows = packing.pack_decreasing(
             parts.length,
             row_length=self._options.max_length,
@@ -406,7 +407,7 @@ class WindowPacker(Windows):
             document=document,
             splits=splits,
         )
-        zero = np.zeros(len(parts), dtype=np.int64)
+        zero = np.zeros(count, dtype=np.int64)
         return parts.rows(document, zero, parts.length[document], splits[: rows + 1], **self._shape)
 
     def _by_group(self, parts: Parts) -> Rows:
