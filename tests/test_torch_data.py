@@ -16,7 +16,7 @@ from torch.utils.data import DataLoader
 import user_functions as functions
 import zephon
 from zephon.errors import ConfigError, ConfigTypeError, LifecycleError, StateError
-from zephon.torch_data import MeetingExchange
+from zephon.runtime.worker_meeting import MeetingExchange
 from zephon.types import SampleBatch
 
 # A machine with fewer processors than workers, and a fork beside threads, are told by torch.

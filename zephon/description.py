@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from zephon.errors import ConfigError
 from zephon.ops.chain import Chain
@@ -20,10 +20,8 @@ from zephon.runtime.lane import LanePlan
 from zephon.runtime.metrics import Metrics
 from zephon.runtime.position import Share
 from zephon.runtime.stream import StreamPlan, alone
+from zephon.runtime.worker_meeting import WorkerAgreement
 from zephon.work.base import WorkSource
-
-if TYPE_CHECKING:
-    from zephon.torch_data import WorkerAgreement
 
 NOT_TOKENIZED = (
     "dataset {!r} is text, but the pipeline has no tokenize(...): call tokenize(<folder of a "

@@ -24,13 +24,14 @@ from zephon.runtime.lengths import document_lengths
 from zephon.runtime.metrics import BATCH, Metrics, PipelineSummary
 from zephon.runtime.position import Position
 from zephon.runtime.stream import Stream
+from zephon.runtime.worker_meeting import WorkerAgreement
 from zephon.stages import Stages
 from zephon.validation import ValidationReport
 from zephon.work.base import WorkSource
 from zephon.work.lengths import SourceLengths
 
 if TYPE_CHECKING:
-    from zephon.torch_data import PipelineDataset, WorkerAgreement
+    from zephon.torch_data import PipelineDataset
     from zephon.types import SampleBatch, SampleRecord
 
 logger = logging.getLogger(__name__)

@@ -10,16 +10,12 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from zephon._state_differences import ENGINE, verify
 from zephon._state_format import VERSION, SourceState, StreamState, decode, encode
 from zephon.errors import StateError
 from zephon.runtime.exchange import Exchange
-
-if TYPE_CHECKING:
-    from zephon.loader import ZephonDataLoader
-    from zephon.pipeline import Pipeline
 
 __all__ = [
     "VERSION",
@@ -37,7 +33,15 @@ __all__ = [
 _FINE, _FAILED = b"\0", b"\1"
 
 
-def local_state(source: Pipeline | ZephonDataLoader) -> bytes:
+class HasLocalState(Protocol):
+    """A pipeline or a loader."""
+
+    def local_state(self) -> bytes:
+        """What this rank knows of the position."""
+        ...
+
+
+def local_state(source: HasLocalState) -> bytes:
     """What this rank knows of the state of a pipeline or a loader, with no communication.
 
     Asks no thread anything: for a rank that cannot reach the others any more.

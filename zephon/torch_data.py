@@ -8,24 +8,18 @@ from __future__ import annotations
 
 import copy
 import logging
-import secrets
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import torch
 from torch.utils.data import IterableDataset, get_worker_info
 
 from zephon import state as state_format
 from zephon.errors import ConfigError, ConfigTypeError, LifecycleError, StateError
-from zephon.options import divisors
-from zephon.runtime.exchange import Agreement
-from zephon.runtime.meeting import Exchange, StoppedError
+from zephon.options import StreamOptions, divisors
+from zephon.runtime.worker_meeting import MeetingExchange, WorkerAgreement
 from zephon.types import SampleBatch, SampleRecord
-
-if TYPE_CHECKING:
-    from zephon.pipeline import Pipeline
 
 logger = logging.getLogger(__name__)
 
@@ -33,6 +27,39 @@ MOST_WORKERS = 128
 """Workers of a DataLoader that can share the lanes of a finite pass."""
 
 Convert = Callable[[SampleBatch], Any]
+
+
+class Batches(Protocol):
+    """What is asked of a pipeline here."""
+
+    @property
+    def stream_options(self) -> StreamOptions:
+        """What its ``options`` has set."""
+        ...
+
+    def __iter__(self) -> Iterator[SampleBatch]: ...
+
+    def close(self) -> None:
+        """Stop iterating; the position stays."""
+
+    def local_state(self) -> bytes:
+        """What this rank knows of the position."""
+        ...
+
+    def checkpoint(self) -> dict[str, Any]:
+        """The position behind the last batch delivered."""
+        ...
+
+    def restore(self, state: bytes) -> None:
+        """Go on from a state."""
+
+    def forget_iteration(self) -> None:
+        """Be a copy that nobody iterates."""
+
+    def options_of_worker(
+        self, options: StreamOptions, agree: Callable[[], WorkerAgreement]
+    ) -> None:
+        """Deliver the share of one worker of a DataLoader."""
 
 
 class PipelineDataset(IterableDataset[Any]):
@@ -54,13 +81,13 @@ class PipelineDataset(IterableDataset[Any]):
         SampleBatch is delivered, from a worker one of plain records.
     """
 
-    def __init__(self, pipeline: Pipeline, convert: Convert | None = None) -> None:
+    def __init__(self, pipeline: Batches, convert: Convert | None = None) -> None:
         if convert is not None and not callable(convert):
             raise ConfigTypeError(f"convert is {convert!r}, expected a function of a SampleBatch")
         self._pipeline = pipeline
         self._convert = convert
         self._meeting = _shared_table(MOST_WORKERS)
-        self._mine: Pipeline | None = None  # of this worker
+        self._mine: Batches | None = None  # of this worker
 
     def __iter__(self) -> Iterator[Any]:
         info = get_worker_info()
@@ -76,11 +103,11 @@ class PipelineDataset(IterableDataset[Any]):
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_mine": None}
 
-    def _batches(self, pipeline: Pipeline, convert: Convert) -> Iterator[Any]:
+    def _batches(self, pipeline: Batches, convert: Convert) -> Iterator[Any]:
         for batch in pipeline:
             yield convert(batch)
 
-    def _of_worker(self, index: int, workers: int) -> Pipeline | None:
+    def _of_worker(self, index: int, workers: int) -> Batches | None:
         """The pipeline of worker ``index``; None if there is no lane for it."""
         options = self._pipeline.stream_options
         own = options.lanes // options.dp_degree  # lanes of this rank
@@ -142,7 +169,7 @@ def _worker_name(worker: tuple[int, int] | None) -> str:
     return "no worker of a DataLoader" if worker is None else f"worker {worker[0]} of {worker[1]}"
 
 
-def _whole(state: bytes, pipeline: Pipeline) -> bytes:
+def _whole(state: bytes, pipeline: Batches) -> bytes:
     """A state that this pipeline alone goes on from, of what is known of its own lanes only."""
     saved = state_format.decode(state)
     options = pipeline.stream_options
@@ -172,7 +199,7 @@ def _detached(batch: SampleBatch) -> SampleBatch:
     return SampleBatch(records)
 
 
-def share_of(pipeline: Pipeline, index: int, workers: int, meeting: torch.Tensor) -> Pipeline:
+def share_of(pipeline: Batches, index: int, workers: int, meeting: torch.Tensor) -> Batches:
     """A pipeline for the lanes of worker ``index`` of ``workers`` of this rank."""
     made = copy.copy(pipeline)
     made.forget_iteration()
@@ -206,74 +233,7 @@ def _agreement(degree: int, index: int, workers: int, meeting: torch.Tensor) -> 
     return WorkerAgreement(MeetingExchange(meeting, index, workers))
 
 
-class WorkerAgreement(Agreement):
-    """What the workers of a DataLoader ask each other; they may stand in different rounds."""
-
-    def __init__(self, exchange: MeetingExchange) -> None:
-        super().__init__(exchange)
-        self._meeting = exchange
-
-    def about(self, number: int) -> None:
-        """The next question is about round ``number``."""
-        self._meeting.round = number
-
-
-class MeetingExchange(Exchange):
-    """Workers of one DataLoader ask each other through memory that they share.
-
-    Rows of the table: a number that each worker has drawn for this iteration; answers of even
-    and of odd rounds; the first round that each asks about; then, for each worker, the numbers
-    of the others that it has seen. What a former iteration has left behind knows none of the
-    new numbers. A worker that begins at a later round has passed those before, as it did
-    before it was stopped.
-
-    Parameters
-    ----------
-    table : int64 tensor ``[workers + 4, workers]`` or larger
-        Shared by all.
-    rank, size : int
-        Which of how many workers this one is.
-    """
-
-    def __init__(self, table: torch.Tensor, rank: int, size: int) -> None:
-        self._table = table.numpy()
-        self.rank, self.size = rank, size
-        self._drawn = 0
-        self.round = 0
-        """Which one the next question is about; set before each."""
-
-    def exchange(self, payload: bytes) -> list[bytes]:
-        """Not here: there is room for answers only."""
-        raise LifecycleError("workers of a DataLoader exchange nothing but answers")
-
-    def all_true(self, value: bool) -> bool:
-        """Whether ``value`` holds on all workers."""
-        table, others = self._table, slice(0, self.size)
-        if not self._drawn:
-            self._drawn = secrets.randbits(62) + 1
-            table[1:3, self.rank] = -1
-            table[3, self.rank] = self.round
-            table[0, self.rank] = self._drawn
-            self._wait(self._have_met)
-        row = 1 + self.round % 2
-        table[row, self.rank] = self.round * 2 + value
-        later = table[3, others] > self.round
-        self._wait(lambda: bool((later | (table[row, others] >> 1 == self.round)).all()))
-        return bool((later | (table[row, others] % 2 == 1)).all())
-
-    def _have_met(self) -> bool:
-        table, others = self._table, slice(0, self.size)
-        table[4 + self.rank, others] = table[0, others]
-        return bool((table[4 : 4 + self.size, self.rank] == self._drawn).all())
-
-    def _wait(self, done: Callable[[], bool]) -> None:
-        while not done():
-            if self.stopped():
-                raise StoppedError
-            time.sleep(0.001)
-
-
-def torch_node(pipeline: Pipeline, convert: Convert | None) -> Any:
+def torch_node(pipeline: Batches, convert: Convert | None) -> Any:
     """A ``torchdata.nodes.BaseNode`` of the batches of ``pipeline``."""
     try:
         from torchdata.nodes import BaseNode
