@@ -306,6 +306,25 @@ def test_what_does_not_go_together_is_refused(corpora: Path) -> None:
         config.create_source_pipeline(plain, measure=len)
 
 
+def test_a_function_that_measures_is_asked_and_given_means_are_taken(corpora: Path) -> None:
+    counted = []
+
+    def count(record: dict[str, Any]) -> int:
+        counted.append(config.measure_pretokenized_document(record))
+        return 3 if len(counted) <= 30 else 9
+
+    sources = [ZephonSource(name=name, path=name) for name in ("one", "two")]
+    pipeline = config.create_source_pipeline(options(corpora, sources=sources), measure=count)
+    assert pipeline.ws.requires_token_priming
+    pipeline.pack_flat(65).batch(1).prefetch(0).local_state()
+    assert sorted(counted) == sorted(5 + i % 7 for i in range(30) for _ in sources)
+    assert pipeline.ws.weights == (3 * 2**30, 2**30)
+    given = ZephonSourceOptions(token_estimation={"primer": {"one": 3, "two": 9.0}})
+    made = config.create_source_pipeline(options(corpora, sources=sources, source=given))
+    assert not made.ws.requires_token_priming
+    assert made.ws.weights == (3 * 2**30, 2**30)
+
+
 def test_an_evaluation_sees_the_same_batches_each_time_and_as_many_on_each_rank(
     corpora: Path,
 ) -> None:

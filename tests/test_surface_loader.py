@@ -7,7 +7,6 @@ must be optional. What is left out on purpose stands here, with the reason.
 
 from __future__ import annotations
 
-import ast
 import importlib
 import inspect
 import json
@@ -17,6 +16,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
+from surface import parse
 
 SURFACE = json.loads((Path(__file__).parent / "data" / "public_surface_loader.json").read_text())
 
@@ -49,25 +50,6 @@ def entries() -> Iterator[tuple[str, str, dict[str, Any]]]:
     for module, names in SURFACE.items():
         for name, entry in names.items():
             yield module, name, entry
-
-
-def parse(signature: str) -> dict[str, tuple[str, object]]:
-    """Parameters of a printed signature: name to kind, and default as it was printed."""
-    text = re.sub(r"<[^<>]*(?:<[^<>]*>)?[^<>]*>", "...", signature)
-    text = re.sub(r"ForwardRef\('[^']*'\)", "...", text)
-    function = ast.parse(f"def f{text}: ...").body[0]
-    assert isinstance(function, ast.FunctionDef)
-    given = function.args
-    placed = [*given.posonlyargs, *given.args]
-    defaults: list[Any] = [None] * (len(placed) - len(given.defaults)) + given.defaults
-    found: dict[str, tuple[str, object]] = {}
-    for one, default in zip(placed, defaults, strict=True):
-        found[one.arg] = ("placed", ast.unparse(default) if default is not None else None)
-    for one, value in zip(given.kwonlyargs, given.kw_defaults, strict=True):
-        found[one.arg] = ("named", ast.unparse(value) if value is not None else None)
-    found.pop("self", None)
-    found.pop("cls", None)
-    return found
 
 
 def compare(ours: Any, signature: str, what: str) -> None:

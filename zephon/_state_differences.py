@@ -15,6 +15,9 @@ _BY_SOURCE = ("exhausted_policy", "max_repeats", "shuffle_block_size", "reshuffl
 # Options of a work source that follow from the weights.
 _OF_WEIGHTS = ("chunk_size", "token_shares")
 
+ENGINE = "engine"
+"""What computed the token ids: it is written down for people and need not agree."""
+
 
 class Difference(NamedTuple):
     """One thing that differs."""
@@ -69,6 +72,8 @@ def differences(
 ) -> Iterator[Difference]:
     """Everything that differs between a state and a stream of ``options`` and ``sources``."""
     saved, now = dict(state.options), json.loads(to_json(options))
+    for one in (saved, now):
+        one.pop(ENGINE, None)
     works = [one["work"] for one in (saved, now) if isinstance(one.get("work"), dict)]
     if len(works) == 2:
         names = [[s.name for s in state.sources if s.weight], [s.name for s in sources if s.weight]]

@@ -99,7 +99,7 @@ def _compare(
     saved: StreamState, description: Description, work: WorkSource, data: tuple[SourceData, ...]
 ) -> tuple[Difference, ...]:
     current = source_states(work, data)
-    if work.token_estimation is not None:
+    if work.finds_weights:
         # Its own weights are of no account: they are, or would be, found anew.
         weights = {source.name: source.weight for source in saved.sources}
         current = tuple(replace(s, weight=weights.get(s.name) or s.weight) for s in current)

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from zephon import _state_format as state_format
+from zephon._state_differences import ENGINE
 from zephon.description import Description
 from zephon.errors import ConfigTypeError, StateError
 from zephon.runtime.position import Position
@@ -36,6 +37,8 @@ def stream_shape(description: Description, work: WorkSource) -> dict[str, Any]:
         "shuffle": None if shuffle is None else shuffle.shaping(),
         "canonical_replicas": description.options.lanes,
         **description.shaping(),
+        # For people: engines compute the same ids, so it is not compared.
+        **({} if tokenizer is None else {ENGINE: tokenizer.engine}),
     }
 
 

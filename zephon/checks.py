@@ -308,7 +308,7 @@ def _padding(subject: Subject) -> Iterator[Issue]:
 
 
 def _compatibility(subject: Subject) -> Iterator[Issue]:
-    for call, text in subject.description.compatibility():
+    for call, text in subject.description.compatibility(subject.work):
         yield Issue("info", "compatibility", call, text)
 
 

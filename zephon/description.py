@@ -78,9 +78,12 @@ class Description:
         tail = self.options.tail
         return self.packing().pads_tail if tail is None else tail == "pad"
 
-    def compatibility(self) -> list[tuple[str, str]]:
+    def compatibility(self, work: WorkSource) -> list[tuple[str, str]]:
         """Calls with options that are accepted for their callers' sake, and what they do here."""
         found = list(self.accepted)
+        found += [(type(work).__name__, text) for text in work.accepted]
+        if self.options.io_options is not None:
+            found += [("options", text) for text in self.options.io_options.accepted()]
         if self.pack is not None and self.pack.num_bins is not None:
             window = self.pack.shaping()["window"]
             text = (
@@ -121,9 +124,11 @@ class Description:
 
     def require_ready(self, work: WorkSource) -> None:
         """ConfigError if a stage that iterating ``work`` takes was not called."""
-        if self.pack is None or self.microbatch_size is None:
-            missing = "pack_flat(...)" if self.pack is None else "batch(...)"
-            raise ConfigError(f"the pipeline is not complete: call {missing} before iterating it")
+        if self.pack is None:
+            raise ConfigError(
+                "the pipeline is not complete: call pack_flat(...) before iterating it. With batch("
+                "...) behind it batches come out, without it the records of single rows"
+            )
         if text := self.untokenized(work):
             raise ConfigError(NOT_TOKENIZED.format(text[0]))
 
@@ -138,7 +143,6 @@ class Description:
 
         ``rounds`` are those of a pass whose end is known.
         """
-        assert self.microbatch_size is not None
         options = self.options
         finite = work.lane(0, options.lanes).length() is not None
         agree: Callable[[bool], bool] = alone
@@ -155,7 +159,7 @@ class Description:
                 tokenizer=self.tokenizer,
                 pack=self.packing(),
                 shuffle=self.shuffle,
-                microbatch_size=self.microbatch_size,
+                microbatch_size=self.microbatch_size or 1,
                 drop_last=self.drop_last,
                 pad_tail=self.pads_tail(),
                 lanes=options.lanes,

@@ -196,7 +196,12 @@ def count_rows(
         patience=2**62,
     )
     packer = make_packer(
-        documents, pack, LaneCursor(), pad_tail=description.pads_tail(), vocab_size=0
+        documents,
+        pack,
+        LaneCursor(),
+        pad_tail=description.pads_tail(),
+        vocab_size=0,
+        names=[one.name for one in lengths],
     )
     total = 0
     while (rows := packer.take(_ROWS)) is not None:

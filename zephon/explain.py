@@ -39,7 +39,7 @@ def explain(
     if steps is not None and lengths is not None:
         title = f"expected after {steps:,} steps"
         sections.append((title, _passes(description, work, lengths, steps)))
-    sections.append(("compatibility", (text for _, text in description.compatibility())))
+    sections.append(("compatibility", (text for _, text in description.compatibility(work))))
     lines = []
     for title, content in sections:
         found = list(content)
@@ -64,7 +64,7 @@ def _stages(description: Description, work: WorkSource) -> Iterator[str]:
     if description.shuffle is not None:
         yield f"shuffle    {_said(description.shuffle)}"
     if description.microbatch_size is None:
-        yield "batch      is missing: the pipeline is not complete"
+        yield "batch      is missing: rows come out one by one, as records"
     else:
         yield (
             f"batch      microbatch_size={description.microbatch_size}, "

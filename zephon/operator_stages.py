@@ -311,6 +311,19 @@ class OperatorStages(ABC):
         self._said = replace(self._said, fetch_threads=parallelism)
         return self
 
+    def fetch(self, parallelism: int | None = None, max_batch: int | None = None) -> Self:
+        """Other name of :meth:`fetch_parallelism`; documents are read with or without it."""
+        return self.fetch_parallelism(parallelism, max_batch)
+
+    def materialize(
+        self, placement: str = "auto", parallelism: int | None = None, **unknown: Any
+    ) -> Self:
+        """Accepted for callers of other loaders: documents are whole as they are read."""
+        self._refuse_while_iterating("materialize")
+        self._check_common("materialize", parallelism, placement, unknown, COMMON)
+        self._accept("materialize", "materialize(): documents are whole as they are read")
+        return self
+
     def _operate(self, operator: Operator) -> Self:
         """Add an operator behind those that there are."""
         self._refuse_ready_rows(operator.call)

@@ -200,12 +200,17 @@ RuntimeOptions = StreamOptions
 """The same, by the name that the registry's package of the same name has for it."""
 
 
-def refuse_unknown(call: str, given: Iterable[str], known: Iterable[str]) -> None:
-    """Raise ConfigTypeError if an option is not known, with those that look like it."""
-    known = list(known)
+def refuse_unknown(
+    call: str, given: Iterable[str], known: Iterable[str], hints: Iterable[str] = ()
+) -> None:
+    """Raise ConfigTypeError if an option is not known, with those that look like it.
+
+    ``hints`` are known as well, but not listed.
+    """
+    known, hints = list(known), list(hints)
     for name in given:
-        if name not in known:
-            near = get_close_matches(name, known, cutoff=0.5)
+        if name not in known and name not in hints:
+            near = get_close_matches(name, known + hints, cutoff=0.5)
             told = f"did you mean {' or '.join(map(repr, near))}? " if near else ""
             raise ConfigTypeError(
                 f"{call}(...) has no option {name!r}: {told}It has: {', '.join(known)}"

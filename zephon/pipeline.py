@@ -32,7 +32,7 @@ from zephon.work.lengths import SourceLengths
 
 if TYPE_CHECKING:
     from zephon.torch_data import PipelineDataset
-    from zephon.types import SampleBatch
+    from zephon.types import SampleBatch, SampleRecord
 
 logger = logging.getLogger(__name__)
 
@@ -84,7 +84,11 @@ class Pipeline(Stages):
         self._agree: Callable[[], WorkerAgreement] | None = None
         self._rounds: tuple[int, int] | None = None  # a pass, and its rounds if they are known
 
-    def __iter__(self) -> Iterator[SampleBatch]:
+    def __iter__(self) -> Iterator[Any]:
+        """Batches (:class:`zephon.SampleBatch`); without :meth:`batch` the record of each row.
+
+        From where the pipeline stands.
+        """
         if self._stream is not None:
             raise LifecycleError(
                 "the pipeline is being iterated already: close() it, or build another one"
@@ -98,7 +102,8 @@ class Pipeline(Stages):
         self._source_data()  # what a state needs is at hand before the first batch
         self._stream = Stream(plan, position)
         self._position = position
-        return _Iteration(self, self._stream)
+        batches = _Iteration(self, self._stream)
+        return batches if self._said.microbatch_size is not None else _Records(batches)
 
     def close(self) -> None:
         """Stop iterating: threads end, the position stays. May be called at any time."""
@@ -144,7 +149,7 @@ class Pipeline(Stages):
         self._find_weights()
         return write_state(self._here(), self._said, self.ws, self._source_data())
 
-    def restore(self, state: Mapping[str, Any] | bytes) -> None:
+    def restore(self, ckpt: Mapping[str, Any] | bytes) -> None:
         """Continue from what :meth:`checkpoint` returned, or from its bytes.
 
         Nothing is read until the pipeline is iterated. The micro-batch size and
@@ -161,7 +166,7 @@ class Pipeline(Stages):
             The pipeline is being iterated.
         """
         self._refuse_while_iterating("restore")
-        saved = read_state(state)
+        saved = read_state(ckpt)
         if self._asked_data is None:
             self._asked_data = source_data(self._asked)
         resumed = resume(saved, self._said, self._asked, self._asked_data, self._asked_lengths)
@@ -354,7 +359,11 @@ class Pipeline(Stages):
     def _find_weights(self) -> None:
         """Weights that are shares of tokens follow from the lengths of documents."""
         if self.ws.requires_token_priming:
-            self.ws = self.ws.primed(self._document_lengths())
+            estimation = self.ws.token_estimation
+            counted = estimation is not None and estimation.measure is not None
+            # What the user's function says decides about weights alone.
+            lengths = self._asked_lengths() if counted else self._document_lengths()
+            self.ws = self.ws.primed(lengths)
 
     def _known_rounds(self, position: Position) -> int | None:
         """Rounds of the lanes in this pass, if it shall end where its lengths say.
@@ -376,12 +385,16 @@ class Pipeline(Stages):
         return self._lengths
 
     def _asked_lengths(self) -> tuple[SourceLengths, ...]:
-        return self._lengths_of(self._asked)
+        """Those that weights follow from."""
+        estimation = self._asked.token_estimation
+        return self._lengths_of(self._asked, None if estimation is None else estimation.measure)
 
-    def _lengths_of(self, work: WorkSource) -> tuple[SourceLengths, ...]:
+    def _lengths_of(
+        self, work: WorkSource, measure: Callable[[Any], int] | None = None
+    ) -> tuple[SourceLengths, ...]:
         said = self._said
         reader = DocumentReader(work.datasets, said.tokenizer, said.chain(work))
-        return document_lengths(work, reader, said.packing(), said.reading())
+        return document_lengths(work, reader, said.packing(), said.reading(), measure)
 
     def _source_data(self) -> tuple[SourceData, ...]:
         if self._data is None:
@@ -409,6 +422,16 @@ class Pipeline(Stages):
             raise LifecycleError(message)
         self.ws, self._lengths, self._data = self._asked, None, self._asked_data
         self._rounds = None
+
+
+class _Records(Iterator["SampleRecord"]):
+    """The rows of batches of one row."""
+
+    def __init__(self, batches: Iterator[SampleBatch]) -> None:
+        self._batches = batches
+
+    def __next__(self) -> SampleRecord:
+        return next(self._batches).records[0]
 
 
 class _Iteration(Iterator["SampleBatch"]):

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Protocol
 
-from zephon._state_differences import verify
+from zephon._state_differences import ENGINE, verify
 from zephon._state_format import VERSION, SourceState, StreamState, decode, encode
 from zephon.errors import StateError
 from zephon.runtime.exchange import Exchange
@@ -172,7 +172,10 @@ def describe(data: bytes) -> str:
         )
     if state.history is not None:
         lines.append(f"the mixture is that since draw {state.history.end:,} of each lane")
-    lines.append("options: " + json.dumps(state.options, sort_keys=True))
+    options = dict(state.options)
+    if engine := options.pop(ENGINE, None):
+        lines.append(f"token ids computed by {engine}, which may be another one when resuming")
+    lines.append("options: " + json.dumps(options, sort_keys=True))
     for lane, cursor in enumerate(state.cursors[:16]):
         documents = cursor.documents
         child = f".{documents.child:,}" if documents.child else ""

@@ -34,10 +34,12 @@ class Documents:
         return self.lengths[source][rows]
 
 
-def measure(documents, *, seed=0, samples=1000, names=None, each=map):
+def measure(documents, *, seed=0, samples=1000, names=None, each=map, shards=None, **more):
     totals = [len(some) for some in documents.lengths]
     names = names or [f"s{i}" for i in range(len(totals))]
-    return measure_lengths(names, totals, documents, seed=seed, samples=samples, each=each)
+    estimation = TokenEstimation(**{"calibration_samples": samples, **more})
+    counts = shards or [np.array([total]) for total in totals]
+    return measure_lengths(names, totals, documents, estimation, counts, seed=seed, each=each)
 
 
 def lognormal(count, cv, seed=0):
@@ -167,3 +169,34 @@ def test_runs_give_different_documents_and_never_more_than_asked_for(count, samp
     assert len(set(documents.read[0])) == len(documents.read[0]) == len(found.lengths)
     if count <= samples:
         assert found.exact
+
+
+def test_a_limit_of_shards_bounds_what_is_opened_and_depends_on_seed_and_name():
+    counts = np.array([0, 500, 700, 0, 300, 900])
+    ends = np.cumsum(counts)
+    chosen = set()
+    for seed in range(12):
+        documents = Documents([lognormal(2400, 1.5)])
+        [found] = measure(documents, seed=seed, shards=[counts], calibration_shards_max=2)
+        seen = set(np.searchsorted(ends, documents.read[0], side="right").tolist())
+        assert len(seen) == 2
+        assert len(set(documents.read[0])) == len(documents.read[0]) == len(found.lengths)
+        assert not found.exact
+        chosen |= seen
+    assert chosen == {1, 2, 4, 5}
+
+
+def test_a_few_shards_of_few_documents_are_read_whole_and_are_no_exact_mean():
+    documents = Documents([lognormal(30, 1.5)])
+    [found] = measure(documents, shards=[np.array([10, 10, 10])], calibration_shards_max=1)
+    assert sorted(documents.read[0]) in [list(range(i, i + 10)) for i in (0, 10, 20)]
+    assert not found.exact
+
+
+def test_sampling_goes_on_until_enough_shards_were_seen():
+    lengths = np.full(20_000, 7)  # of one length, so that the first step would be enough
+    counts = np.full(2000, 10)
+    [few] = measure(Documents([lengths]), shards=[counts])
+    [many] = measure(Documents([lengths]), shards=[counts], calibration_shards_min=600)
+    assert len(few.lengths) == 256
+    assert 600 <= len(many.lengths) < 1000

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from zephon.errors import ConfigError, ConfigTypeError
+from zephon.io.format_options import ArrowOptions, ParquetOptions, ParquetRGCacheOptions
 
 CACHE_VARIABLE = "ZEPHON_CACHE_DIR"
 
@@ -43,6 +44,15 @@ class CacheOptions:
         Seconds for one request, which fetches 16 MiB at most.
     min_slack_bytes : int
         What downloads leave free on the disk.
+    enabled : bool
+        False: nothing is kept on the disk, whatever ``root`` and ``ZEPHON_CACHE_DIR`` say.
+    keep_zip, open_retry_attempts, open_retry_initial_backoff, open_retry_max_backoff
+        Accepted for callers of other loaders: compressed files are kept as they are, and
+        ``download_retry`` holds for whatever is fetched.
+    max_slack_bytes : int or None
+        Likewise: ``min_slack_bytes`` is what is left free.
+    validate_hash : None
+        Only None: what is fetched is known by the object's tag and size.
     """
 
     root: str | os.PathLike[str] | None = None
@@ -52,6 +62,13 @@ class CacheOptions:
     download_retry: int = 3
     download_timeout: float = 30.0
     min_slack_bytes: int = 256 * 1024**2
+    enabled: bool = True
+    keep_zip: bool | None = None
+    validate_hash: str | None = None
+    open_retry_attempts: int | None = None
+    open_retry_initial_backoff: float | None = None
+    open_retry_max_backoff: float | None = None
+    max_slack_bytes: int | None = None
 
     def __post_init__(self) -> None:
         if not (self.root is None or isinstance(self.root, (str, os.PathLike))):
@@ -61,6 +78,13 @@ class CacheOptions:
         _check_int("rg_cache_bytes", self.rg_cache_bytes, 16 * 1024**2)
         _check_int("download_retry", self.download_retry, 0)
         _check_int("min_slack_bytes", self.min_slack_bytes, 0)
+        if not isinstance(self.enabled, bool):
+            raise ConfigTypeError(f"enabled is {self.enabled!r}, expected True or False")
+        if self.validate_hash is not None:
+            raise ConfigError(
+                f"validate_hash is {self.validate_hash!r}, expected None: objects are known by "
+                "their tag and size, and a changed one is refused when a state is restored"
+            )
         if not isinstance(self.index_beside_data, bool):
             raise ConfigTypeError(f"index_beside_data is {self.index_beside_data!r}, not a bool")
         if isinstance(self.download_timeout, bool) or not isinstance(
@@ -102,9 +126,25 @@ class CacheOptions:
         """These options, with those of ``other`` that are not at their defaults."""
         return replace(self, **_changed(other))
 
+    def accepted(self) -> list[str]:
+        """What is to be said of options that change nothing."""
+        kept = "compressed files are kept as they are"
+        tried = "download_retry says how often a request is tried again"
+        texts = {
+            "keep_zip": kept,
+            "open_retry_attempts": tried,
+            "open_retry_initial_backoff": tried,
+            "open_retry_max_backoff": tried,
+            "max_slack_bytes": "min_slack_bytes says what is left free",
+        }
+        given = {name: getattr(self, name) for name in texts}
+        return [f"{name}={v!r}: {texts[name]}" for name, v in given.items() if v is not None]
+
     @property
     def folder(self) -> Path | None:
         """The folder in force: ``root``, else ``ZEPHON_CACHE_DIR``, else None."""
+        if not self.enabled:
+            return None
         chosen = os.environ.get(CACHE_VARIABLE) or None if self.root is None else self.root
         return None if chosen is None else Path(chosen).absolute()
 
@@ -120,13 +160,27 @@ class StoreOptions:
     storage : mapping of str to str
         Settings of an object store by obstore's names, such as ``{"endpoint": ...,
         "region": ...}``; what is not there is taken from the environment (``AWS_...``).
+    arrow, parquet : ArrowOptions, ParquetOptions
+        Of these formats.
+    metadata_cache_entries : int or None
+        Accepted for callers of other loaders: all metadata that were read are kept.
     """
 
     cache: CacheOptions = field(default_factory=CacheOptions)
     storage: Mapping[str, Any] = field(default_factory=dict, repr=False)  # may hold secrets
+    arrow: ArrowOptions = field(default_factory=ArrowOptions, repr=False)
+    parquet: ParquetOptions = field(default_factory=ParquetOptions, repr=False)
+    metadata_cache_entries: int | None = None
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "cache", CacheOptions.from_any(self.cache))
+        object.__setattr__(self, "arrow", ArrowOptions.from_any(self.arrow))
+        object.__setattr__(self, "parquet", ParquetOptions.from_any(self.parquet))
+        cache, limit = CacheOptions.from_any(self.cache), self.parquet.rg_cache.limit_bytes
+        if limit is not None and cache.rg_cache_bytes == CacheOptions().rg_cache_bytes:
+            cache = replace(cache, rg_cache_bytes=limit)
+        object.__setattr__(self, "cache", cache)
+        if self.metadata_cache_entries is not None:
+            _check_int("metadata_cache_entries", self.metadata_cache_entries, 0)
         if not isinstance(self.storage, Mapping) or not all(
             isinstance(key, str) for key in self.storage
         ):
@@ -145,9 +199,27 @@ class StoreOptions:
 
     def merge(self, other: StoreOptions) -> StoreOptions:
         """These options, with those of ``other`` that are not at their defaults."""
+        entries = other.metadata_cache_entries
         return StoreOptions(
-            cache=self.cache.merge(other.cache), storage={**self.storage, **other.storage}
+            cache=self.cache.merge(other.cache),
+            storage={**self.storage, **other.storage},
+            arrow=self.arrow.merge(other.arrow),
+            parquet=self.parquet.merge(other.parquet),
+            metadata_cache_entries=self.metadata_cache_entries if entries is None else entries,
         )
+
+    def resolved_parquet_rg_cache(self) -> ParquetRGCacheOptions:
+        """What holds for row groups that are kept decoded: ``limit_bytes`` in force."""
+        return replace(self.parquet.rg_cache, limit_bytes=self.cache.rg_cache_bytes)
+
+    def accepted(self) -> list[str]:
+        """What is to be said of options that change nothing."""
+        found = [*self.cache.accepted(), *self.arrow.accepted(), *self.parquet.accepted()]
+        if self.metadata_cache_entries is not None:
+            found.append(
+                f"metadata_cache_entries={self.metadata_cache_entries}: all metadata are kept"
+            )
+        return found
 
 
 def parse_size(name: str, value: int | str) -> int:

@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from zephon.ops.chat import LossScope, SpanSource
+    from zephon.ops.grouping import DomainGroups
     from zephon.ops.meta import pack_meta, spawn_child, tombstone_meta, tombstones_for_record
     from zephon.ops.pack import PackingAlgorithm
     from zephon.ops.tokenize import MissingFieldMode, SpecialTokensMode
 
 _HOME = {
+    "DomainGroups": "grouping",
     "LossScope": "chat",
     "MissingFieldMode": "tokenize",
     "PackingAlgorithm": "pack",
@@ -27,6 +29,7 @@ _HOME = {
 }
 
 __all__ = [
+    "DomainGroups",
     "LossScope",
     "MissingFieldMode",
     "PackingAlgorithm",

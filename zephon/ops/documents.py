@@ -194,9 +194,9 @@ class CursorsBehind:
 class DocumentStream:
     """The documents of one lane from a position on, loaded block by block.
 
-    Documents without tokens are left out and counted; so are those longer than
-    ``longest`` with ``drop_oversized``. With ``split`` longer ones become parts of
-    ``longest`` tokens instead.
+    Documents without tokens, or with fewer than ``shortest``, are left out and counted; so are
+    those longer than ``longest`` with ``drop_oversized``. With ``split`` longer ones become parts
+    of ``longest`` tokens instead.
 
     Parameters
     ----------
@@ -213,6 +213,8 @@ class DocumentStream:
         What is done with longer documents; they pass whole if neither.
     names : sequence of str
         Names of the datasets, for messages.
+    shortest : int
+        Tokens that a document has at least.
     patience : int
         How many documents in a row may have no tokens before the data is held to
         have none: a stream that repeats would search for ever.
@@ -229,8 +231,10 @@ class DocumentStream:
         split: bool,
         names: Sequence[str],
         patience: int,
+        shortest: int = 1,
     ) -> None:
         self._blocks = blocks
+        self._shortest = shortest
         self._cursor = cursor
         self._check = check if cursor.token else b""
         self._restored = cursor
@@ -284,6 +288,8 @@ class DocumentStream:
             if self._drop
             else ""
         )
+        if self._shortest > 1:
+            oversized += f" or have fewer than {self._shortest} (min_sequence_length)"
         filtered = " or are left out by an operator" if self._loaded.filtered else ""
         raise DataError(
             f"{fruitless} documents in a row have no tokens{oversized}{filtered} (datasets "
@@ -341,7 +347,7 @@ class DocumentStream:
             offset[begin], self._skip = self._skip, 0
         zero = np.zeros(count, dtype=np.int64)
         filtered = np.zeros(count, np.bool_) if entries is None else entries.filtered
-        empty = (whole == 0) & ~filtered
+        empty = (whole < self._shortest) & ~filtered
         oversized = (whole > self._longest) if self._drop else np.zeros_like(empty)
         counts = np.zeros((count, 5), dtype=np.int64)
         counts[:, 0], counts[:, 1], counts[:, 2] = empty, oversized, whole * oversized

@@ -17,6 +17,7 @@ document first. Documents keep their order only with ``wrap``.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -62,6 +63,11 @@ class PackOptions:
         Whether documents longer than a row are left out and counted. None: first_fit
         and best_fit do, the others cut them. False with first_fit or best_fit: they
         are split into parts of a row.
+    min_sequence_length : int or None
+        Documents with fewer tokens are left out, and counted with those that have none.
+    groups : tuple of (dataset, group), or None
+        Only documents of one group come into a row; for first_fit and best_fit, which pack
+        each group of a window by itself. None: documents of all datasets are mixed.
     """
 
     max_length: int
@@ -70,6 +76,8 @@ class PackOptions:
     max_sequences_per_bin: int | None = None
     pad_token_id: int = 0
     drop_oversized: bool | None = None
+    min_sequence_length: int | None = None
+    groups: tuple[tuple[str, str], ...] | None = None
 
     def __post_init__(self) -> None:
         if isinstance(self.max_length, bool) or not isinstance(self.max_length, int):
@@ -102,11 +110,28 @@ class PackOptions:
             raise ConfigTypeError(
                 f"drop_oversized is {self.drop_oversized!r}, expected True, False or None"
             )
+        if self.min_sequence_length is not None:
+            check_int("min_sequence_length", self.min_sequence_length, 1, 2**31)
+        if self.shortest > self.max_length and self.drops_oversized:
+            raise ConfigError(
+                f"min_sequence_length is {self.min_sequence_length}, more than max_length "
+                f"{self.max_length}: no document would be packed"
+            )
+        if self.groups and self.wraps:
+            raise ConfigError(
+                f"homogeneity does not apply to {self.algorithm!r}, which fills rows with whatever "
+                "comes next: use algorithm='first_fit' or 'best_fit', or a pipeline for each group"
+            )
 
     @property
     def wraps(self) -> bool:
         """Whether documents may be cut to fill rows."""
         return self.algorithm in WRAPPING
+
+    @property
+    def shortest(self) -> int:
+        """Tokens that a document has at least, to be packed."""
+        return self.min_sequence_length or 1
 
     @property
     def drops_oversized(self) -> bool:
@@ -128,6 +153,9 @@ class PackOptions:
             else (WINDOW_ROWS if self.algorithm == "best_fit_wrap" else 1),
             "max_sequences_per_bin": self.max_sequences_per_bin,
             "drop_oversized": self.drops_oversized,
+            # Only where they are used: states of before know nothing of them.
+            **({} if self.shortest == 1 else {"min_sequence_length": self.shortest}),
+            **({"groups": [list(one) for one in self.groups]} if self.groups else {}),
         }
 
 
@@ -311,11 +339,18 @@ class WindowPacker(Windows):
         pad_tail: bool,
         vocab_size: int,
         cursor: LaneCursor,
+        names: Sequence[str] = (),
     ) -> None:
         self._documents = documents
         self._options = options
         self._pad_tail = pad_tail
         self._shape = _shape(options, vocab_size)
+        group = dict(options.groups or ())
+        numbers = {name: number for number, name in enumerate(dict.fromkeys(group.values()))}
+        # A dataset that was taken out is in no group: its last documents are one of their own.
+        self._groups = np.array(
+            [numbers.get(group.get(name, ""), len(numbers)) for name in names], dtype=np.int64
+        )
         self._begin = cursor.documents  # where the present window began
         self._opening: bytes | tuple[Tokens, ...] = b"" if cursor.rows else cursor.check
         if cursor.rows:
@@ -355,22 +390,32 @@ class WindowPacker(Windows):
             return None
         last = len(parts) <= window
         parts = parts.take(slice(window))
-        document = np.empty(len(parts), dtype=np.int64)
-        splits = np.empty(len(parts) + 1, dtype=np.int64)
+        packed = self._by_group(parts) if options.groups else self._whole(parts)
+        documents.advance(len(parts))
+        return self._finish(packed) if last else packed
+
+    def _whole(self, parts: Parts) -> Rows:
+        """Rows of whole documents, all of them with each other."""
+        count = len(parts)
+        document = np.empty(count, dtype=np.int64)
+        splits = np.empty(count + 1, dtype=np.int64)
         rows = packing.pack_decreasing(
             parts.length,
-            row_length=options.max_length,
-            max_segments=options.max_sequences_per_bin or 0,
-            best_fit=options.algorithm == "best_fit",
+            row_length=self._options.max_length,
+            max_segments=self._options.max_sequences_per_bin or 0,
+            best_fit=self._options.algorithm == "best_fit",
             document=document,
             splits=splits,
         )
-        zero = np.zeros(len(parts), dtype=np.int64)
-        packed = parts.rows(
-            document, zero, parts.length[document], splits[: rows + 1], **self._shape
-        )
-        documents.advance(len(parts))
-        return self._finish(packed) if last else packed
+        zero = np.zeros(count, dtype=np.int64)
+        return parts.rows(document, zero, parts.length[document], splits[: rows + 1], **self._shape)
+
+    def _by_group(self, parts: Parts) -> Rows:
+        """Rows of documents of one group each; the groups take turns in proportion."""
+        group = self._groups[parts.source]
+        packed = [self._whole(parts.take(np.flatnonzero(group == one))) for one in np.unique(group)]
+        place = np.concatenate([(np.arange(len(one)) + 0.5) / len(one) for one in packed])
+        return concatenate(packed).select(np.argsort(place, kind="stable"))
 
     def _best_fit_wrap(self) -> Rows | None:
         """Exactly the tokens of some rows, cut like wrap and arranged to be cut little."""
@@ -434,11 +479,14 @@ def make_packer(
     *,
     pad_tail: bool,
     vocab_size: int,
+    names: Sequence[str] = (),
 ) -> RowSource:
-    """The packer of a lane that stands at ``cursor``."""
+    """The packer of a lane that stands at ``cursor``; ``names`` are those of the datasets."""
     if options.algorithm == "wrap":
         return WrapPacker(documents, options, pad_tail=pad_tail, vocab_size=vocab_size)
-    return WindowPacker(documents, options, pad_tail=pad_tail, vocab_size=vocab_size, cursor=cursor)
+    return WindowPacker(
+        documents, options, pad_tail=pad_tail, vocab_size=vocab_size, cursor=cursor, names=names
+    )
 
 
 def check_window(window: Rows | None, delivered: int, check: bytes, kind: str) -> None:

@@ -12,7 +12,7 @@ from zephon.errors import ConfigError, ConfigTypeError, DataError
 from zephon.ops.identity import asked_for, check_function, check_version, identity_of
 from zephon.ops.operator import Context, Item, Operator, check_payload, has_tokens
 from zephon.options import check_int
-from zephon.records import as_tokens, token_field
+from zephon.records import TOKEN_FIELDS, as_tokens, token_field
 
 
 class MapTransform(Operator):
@@ -159,6 +159,42 @@ class DecodeText(Operator):
 
 
 _BYTES = (bytes, bytearray, memoryview)
+
+
+class TokensFrom(Operator):
+    """The token ids of each document are those of one field, whatever else looks like tokens.
+
+    Parameters
+    ----------
+    field : str
+        Its name; a document without it is an error.
+    """
+
+    call = "pack_flat"
+
+    def __init__(self, field: str) -> None:
+        self._field = field
+
+    def shaping(self) -> dict[str, Any]:
+        """The field."""
+        return {"tokens_field": self._field}
+
+    def __str__(self) -> str:
+        return f"{self.call}(tokens_field={self._field!r})"
+
+    def run(self, items: Sequence[Item], context: Context, number: int) -> list[Item]:
+        """Put the field where tokens are looked for."""
+        return [self._renamed(item, context) for item in items]
+
+    def _renamed(self, item: Item, context: Context) -> Item:
+        payload = item.payload
+        if self._field not in payload:
+            names = ", ".join(payload) or "none"
+            missing = DataError(f"no field {self._field!r}, the document has: {names}")
+            raise self.error(context, item, missing)
+        rest = {name: payload[name] for name in payload if name not in TOKEN_FIELDS}
+        rest.pop(self._field, None)
+        return _tokens_or_not(item.with_payload({TOKEN_FIELDS[0]: payload[self._field], **rest}))
 
 
 class SplitLong(Operator):

@@ -106,6 +106,10 @@ class DocumentReader:
         documents = interleave(parts, picks, len(draws))
         return TokenBlock(draws.first, draws.sources, draws.rows, documents)
 
+    def records(self, draws: Draws) -> list[Mapping[str, Any]]:
+        """The documents of ``draws`` as they are read: fields by name, tokens as ``input_ids``."""
+        return [item.payload for item in self._items(draws)]
+
     def _documents(
         self, draws: Draws
     ) -> Iterator[tuple[RecordDocuments | TokenDocuments, NDArray[np.intp]]]:

@@ -131,11 +131,17 @@ def _packed(
         longest=plan.pack.max_length,
         drop_oversized=plan.pack.drops_oversized,
         split=not plan.pack.wraps and not plan.pack.drops_oversized,
+        shortest=plan.pack.shortest,
         names=plan.names,
         patience=plan.patience,
     )
     return make_packer(
-        documents, plan.pack, inner, pad_tail=plan.pad_tail, vocab_size=plan.vocab_size
+        documents,
+        plan.pack,
+        inner,
+        pad_tail=plan.pad_tail,
+        vocab_size=plan.vocab_size,
+        names=plan.names,
     )
 
 

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from zephon.errors import StateError
+from zephon.errors import LifecycleError, StateError
+from zephon.options import check_int
 from zephon.work.history import History
 from zephon.work.lengths import SourceLengths, TokenEstimation
 from zephon.work.plan import Plan
@@ -104,6 +105,65 @@ class WorkSource(ABC):
     chunk_size: int | None = None
     token_estimation: TokenEstimation | None = None
     history: History | None = None
+    accepted: tuple[str, ...] = ()
+    """Options that change nothing, and why."""
+
+    @property
+    def finds_weights(self) -> bool:
+        """Whether the weights are not given but found, or kept by a saved state."""
+        return self.token_estimation is not None and self.token_estimation.measures
+
+    def component_ids(self) -> dict[str, int]:
+        """Number of each dataset by its name, as sample ids have it."""
+        return {dataset.name: number for number, dataset in enumerate(self.datasets)}
+
+    @property
+    def dataset_ids(self) -> dict[str, int]:
+        """The same as :meth:`component_ids`."""
+        return self.component_ids()
+
+    @property
+    def datasets_by_id(self) -> dict[int, Dataset]:
+        """The datasets by their numbers."""
+        return dict(enumerate(self.datasets))
+
+    @property
+    def total_samples(self) -> int:
+        """Documents of all datasets together."""
+        return sum(dataset.total() for dataset in self.datasets)
+
+    def chunk_size_hint(self) -> int | None:
+        """Draws of a lane in which each source has its share, where there are chunks."""
+        return self.chunk_size
+
+    def continues_after_exhaustion(self) -> frozenset[str]:
+        """Names of the datasets that begin again at their end."""
+        return frozenset()
+
+    def supports_indexing(self) -> bool:
+        """Whether :meth:`sample_id_at` can tell the documents by number."""
+        return self.row_length is None and not self.requires_token_priming
+
+    def sample_id_at(self, index: int) -> tuple[int, int, int]:
+        """Dataset, shard and number in it of the document that a single lane draws at ``index``.
+
+        Raises
+        ------
+        LifecycleError
+            It cannot be told, see :meth:`supports_indexing`.
+        IndexError
+            The run ends before.
+        """
+        if not self.supports_indexing():
+            why = "gives rows ready made" if self.row_length else "has not found its weights yet"
+            raise LifecycleError(f"documents cannot be told by number: the work source {why}")
+        check_int("index", index, 0, 2**62)
+        draws = self.lane(0, 1).draws(index, 1)
+        if not len(draws):
+            raise IndexError(f"index is {index}, the run has {self.lane(0, 1).length()} draws")
+        source = int(draws.sources[0])
+        shard, number = self.datasets[source].sample_id(int(draws.rows[0]))
+        return source, shard, number
 
     @property
     def requires_token_priming(self) -> bool:

@@ -8,13 +8,14 @@ the lengths of its documents it is exact; else some documents are read.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from zephon.errors import ConfigError, ConfigTypeError
 from zephon.options import check_int
 from zephon.work.order import derive_key, permute
 
@@ -34,15 +35,83 @@ class TokenEstimation:
 
     Attributes
     ----------
+    primer : "measure", float or mapping from name to float
+        ``"measure"``: the means are found as told above. Else they are given: tokens per
+        document of all datasets, or of each. No document is read then, and the weights that
+        follow are those of the configuration, which a saved state is compared by.
+    measure : callable, optional
+        Counts the tokens of a document, a mapping of its fields as they are read (token ids
+        as ``input_ids``), in place of what the pipeline makes of it. Called in threads.
     calibration_samples : int
         Documents of a dataset that are read at most. A dataset of no more documents
         is read whole, and its mean is exact.
+    calibration_shards_min : int
+        Shards that documents are read of before their number can be enough, if the dataset
+        has so many.
+    calibration_shards_max : int or None
+        Shards of a dataset that are opened at most; which ones follows from the seed and its
+        name. None: all.
+    fallback_tokens_per_byte : float
+        Changes nothing: documents that cannot be counted are an error.
     """
 
+    primer: Literal["measure"] | float | Mapping[str, float] = "measure"
+    measure: Callable[[Any], int] | None = None
     calibration_samples: int = 2048
+    calibration_shards_min: int = 1
+    calibration_shards_max: int | None = None
+    fallback_tokens_per_byte: float = 0.25
 
     def __post_init__(self) -> None:
         check_int("calibration_samples", self.calibration_samples, 2, 2**24)
+        check_int("calibration_shards_min", self.calibration_shards_min, 1, 2**31)
+        if self.calibration_shards_max is not None:
+            check_int("calibration_shards_max", self.calibration_shards_max, 1, 2**31)
+            if self.calibration_shards_max < self.calibration_shards_min:
+                raise ConfigError(
+                    f"calibration_shards_max is {self.calibration_shards_max}, less than "
+                    f"calibration_shards_min {self.calibration_shards_min}"
+                )
+        if self.measure is not None and not callable(self.measure):
+            raise ConfigTypeError(f"measure is {self.measure!r}, expected a function")
+        _check_mean("fallback_tokens_per_byte", self.fallback_tokens_per_byte)
+        if isinstance(self.primer, str):
+            if self.primer != "measure":
+                raise ConfigError(
+                    f"primer is {self.primer!r}, expected 'measure', or mean numbers of tokens"
+                )
+            return
+        if self.measure is not None:
+            raise ConfigError("primer gives mean numbers of tokens, so measure has nothing to do")
+        if isinstance(self.primer, Mapping):
+            for name, mean in self.primer.items():
+                _check_mean(f"primer of {name!r}", mean)
+        else:
+            _check_mean("primer", self.primer)
+
+    @property
+    def measures(self) -> bool:
+        """Whether means have to be found."""
+        return self.primer == "measure"
+
+    def given_means(self, names: Sequence[str]) -> tuple[float, ...]:
+        """Tokens per document of each dataset, as they are given."""
+        if not isinstance(self.primer, Mapping):
+            return (float(self.primer),) * len(names)
+        unknown = [name for name in self.primer if name not in names]
+        if unknown:
+            raise ConfigError(f"primer names {unknown[0]!r}, which is no dataset")
+        missing = [name for name in names if name not in self.primer]
+        if missing:
+            raise ConfigError(f"primer has no mean number of tokens for dataset {missing[0]!r}")
+        return tuple(float(self.primer[name]) for name in names)
+
+
+def _check_mean(what: str, value: object) -> None:
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise ConfigTypeError(f"{what} is {value!r}, expected a number")
+    if not 0 < value < math.inf:
+        raise ConfigError(f"{what} is {value}, expected positive and finite")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -98,12 +167,13 @@ def measure_lengths(
     names: Sequence[str],
     documents: Sequence[int],
     counter: LengthCounter,
+    estimation: TokenEstimation,
+    shards: Sequence[NDArray[np.int64]],
     *,
     seed: int,
-    samples: int,
     each: Each = map,
 ) -> tuple[SourceLengths, ...]:
-    """Lengths of the sources ``names`` of ``documents`` each.
+    """Lengths of the sources ``names`` of ``documents`` each, ``shards`` of so many.
 
     A function of its arguments: threads change how long it takes, not what is
     found.
@@ -114,28 +184,73 @@ def measure_lengths(
         found = counter.known(source)
         if found is None:
             key = derive_key(seed, "lengths", name)
-            found = _sample(counter, source, total, key, samples)
+            chosen = _Shards.choose(shards[source], estimation, derive_key(seed, "shards", name))
+            found = _sample(counter, source, chosen, key, estimation.calibration_samples)
         return SourceLengths(name=name, documents=total, lengths=found)
 
     return tuple(each(one, range(len(names))))
 
 
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _Shards:
+    """The shards of a source that documents are read of."""
+
+    ends: NDArray[np.int64]
+    """Their documents, added up."""
+
+    first: NDArray[np.int64]
+    """Number of the first document of each in the source."""
+
+    least: int
+    """Of them have to be seen."""
+
+    @classmethod
+    def choose(cls, counts: NDArray[np.int64], estimation: TokenEstimation, key: int) -> _Shards:
+        counts = np.asarray(counts, dtype=np.int64)
+        first = np.cumsum(counts) - counts
+        full = np.flatnonzero(counts)
+        most = estimation.calibration_shards_max
+        if most is not None and most < len(full):
+            full = full[np.sort(permute(len(full), key, np.arange(most, dtype=np.int64)))]
+        least = min(estimation.calibration_shards_min, len(full))
+        return cls(ends=np.cumsum(counts[full]), first=first[full], least=least)
+
+    @property
+    def documents(self) -> int:
+        return int(self.ends[-1])
+
+    def of(self, positions: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Which of the shards each document, counted through them, lies in."""
+        return np.searchsorted(self.ends, positions, side="right")
+
+    def rows(self, positions: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Their numbers in the source."""
+        shard = self.of(positions)
+        begin = np.concatenate(([0], self.ends[:-1]))
+        rows: NDArray[np.int64] = self.first[shard] + positions - begin[shard]
+        return rows
+
+
 def _sample(
-    counter: LengthCounter, source: int, documents: int, key: int, samples: int
+    counter: LengthCounter, source: int, shards: _Shards, key: int, samples: int
 ) -> NDArray[np.int64]:
+    documents = shards.documents
     if documents <= samples:
-        return counter.count(source, np.arange(documents, dtype=np.int64))
+        return counter.count(source, shards.rows(np.arange(documents, dtype=np.int64)))
+    seen: set[int] = set()
     together = counter.decodes(source)
     choose = _runs_of_documents if together else _single_documents
     found = np.empty(0, dtype=np.int64)
     sums: list[int] = []  # tokens of each run
     for rows in choose(documents, key, samples):
         rows.sort()
-        lengths = counter.count(source, rows)
+        lengths = counter.count(source, shards.rows(rows))
+        if len(seen) < shards.least:
+            seen.update(shards.of(rows).tolist())
         found = np.append(found, lengths)
         begins = np.flatnonzero(np.diff(rows // _RUN, prepend=-1))
         sums += np.add.reduceat(lengths, begins).tolist()
-        if together and len(sums) < _LEAST_RUNS:
+        if (together and len(sums) < _LEAST_RUNS) or len(seen) < shards.least:
             continue
         # Neighbours may be alike: it is their runs that are drawn, and that may differ by chance.
         spread, count, total = _moments(np.array(sums) if together else found)

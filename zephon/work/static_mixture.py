@@ -82,11 +82,15 @@ class StaticMixtureWorkSource(WorkSource):
     stop_after_passes : int or None
         With None or ``"repeat"``: the run ends when each dataset has been gone
         through this many times; 1 if the policy is None.
+    lane_assignment : {"permute", "modulo"}
+        Accepted for its callers' sake: every lane has chunks of its own, and none
+        is dealt out.
     token_estimation : TokenEstimation or None
         If given, the weights of the mixture are shares of *tokens*: those of
         documents follow from the mean lengths of documents, which the pipeline
-        finds before its first batch (:attr:`requires_token_priming`). A saved
-        state keeps the weights, and resuming never finds them again.
+        finds before its first batch (:attr:`requires_token_priming`), unless its
+        ``primer`` gives them. A saved state keeps weights that were found, and
+        resuming never finds them again.
 
     Attributes
     ----------
@@ -117,6 +121,7 @@ class StaticMixtureWorkSource(WorkSource):
         reshuffle_on_repeat: bool | Mapping[str, bool] = True,
         max_repeats: int | Mapping[str, int | None] | None = None,
         stop_after_passes: int | None = None,
+        lane_assignment: Literal["modulo", "permute"] = "permute",
         token_estimation: TokenEstimation | None = None,
     ) -> None:
         self.datasets = tuple(datasets)
@@ -136,10 +141,23 @@ class StaticMixtureWorkSource(WorkSource):
             )
         self.token_estimation = token_estimation
         self.seed = seed
-        self.weights = integer_weights([self.mixture.weights[name] for name in names])
+        if lane_assignment not in ("permute", "modulo"):
+            raise ConfigError(
+                f"lane_assignment is {lane_assignment!r}, expected 'permute' or 'modulo'"
+            )
+        given = None
+        if token_estimation is not None and not token_estimation.measures:
+            given = token_estimation.given_means(names)
+        self.weights = integer_weights(
+            [
+                self.mixture.weights[name] / (1.0 if given is None else given[at])
+                for at, name in enumerate(names)
+            ]
+        )
         check_rarest(names, self.weights)
         self._asked_chunk_size = chunk_size
-        self._primed = token_estimation is None
+        self._primed = not self.finds_weights
+        self.accepted = _accepted(lane_assignment, token_estimation)
         self._exhaustion = resolve_exhaustion(
             names, exhausted_policy, max_repeats, stop_after_passes
         )
@@ -167,13 +185,13 @@ class StaticMixtureWorkSource(WorkSource):
             "seed": seed,
             # With measured weights the size in effect follows from them, and they are in a
             # state beside the options.
-            "chunk_size": self.chunk_size if token_estimation is None else chunk_size,
+            "chunk_size": chunk_size if self.finds_weights else self.chunk_size,
             "shuffle_shards": shuffle_shards,
             "shuffle_within_shard": shuffle_within_shard,
             "shuffle_block_size": uniform(names, blocks),
             "reshuffle_on_repeat": uniform(names, reshuffle),
             **self._exhaustion.options(),
-            **({} if token_estimation is None else {"token_shares": _shares_option(self.weights)}),
+            **({"token_shares": _shares_option(self.weights)} if self.finds_weights else {}),
         }
         in_file_order = [
             source.name
@@ -265,7 +283,7 @@ class StaticMixtureWorkSource(WorkSource):
 
     def resumed(self, weights: tuple[int, ...]) -> StaticMixtureWorkSource:
         """This work source with the weights of a saved state, if it would have to find its own."""
-        if self.token_estimation is None:
+        if not self.finds_weights:
             return self
         if len(weights) != len(self.datasets) or sum(weights) != WEIGHT_TOTAL or min(weights) < 1:
             raise StateError(f"the state's weights {weights} are not those of a mixture")
@@ -329,6 +347,11 @@ class StaticMixtureWorkSource(WorkSource):
             return decoded
         return max(decoded, units.documents / (len(units.first_row) - 1))
 
+    def continues_after_exhaustion(self) -> frozenset[str]:
+        """Names of the datasets that begin again at their end."""
+        policies = zip(self._exhaustion.names, self._exhaustion.policies, strict=True)
+        return frozenset(name for name, policy in policies if policy == "repeat")
+
     def options(self) -> dict[str, Any]:
         """Options that shape the stream, as JSON values.
 
@@ -336,6 +359,19 @@ class StaticMixtureWorkSource(WorkSource):
         that may be given by dataset is one value if it is the same for all.
         """
         return copy.deepcopy(self._options)
+
+
+def _accepted(lane_assignment: str, estimation: TokenEstimation | None) -> tuple[str, ...]:
+    """What is to be said of options that change nothing."""
+    found = []
+    if lane_assignment != "permute":
+        found.append(f"lane_assignment={lane_assignment!r}: every lane has chunks of its own")
+    fallback = None if estimation is None else estimation.fallback_tokens_per_byte
+    if fallback not in (None, TokenEstimation().fallback_tokens_per_byte):
+        found.append(
+            f"fallback_tokens_per_byte={fallback}: documents that cannot be counted are an error"
+        )
+    return tuple(found)
 
 
 def _shares_option(weights: Sequence[int]) -> list[int] | str:
