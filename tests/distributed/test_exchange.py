@@ -166,6 +166,7 @@ def test_ranks_start_again_where_a_run_was_killed_in_its_directory(
 ) -> None:
     shared = str(tmp_path / "shared")
     run = launch("leftovers", 3, directory=shared, start=0, rounds=3, die=[1, 2])
+    run.await_file("dies")
     found = launch("leftovers", 3, directory=shared, start=1, rounds=4, late=0.2).results()
     for rounds in found:
         assert rounds == [[f"1/{turn}/{rank}" for rank in range(3)] for turn in range(4)]

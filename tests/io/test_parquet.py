@@ -209,8 +209,10 @@ TEXTS = ["one", "", "zwölf", None]
 @pytest.mark.parametrize(
     "kind",
     [
-        pa.string(), pa.large_string(), pa.string_view(), pa.binary(), pa.large_binary(),
+        pa.string(), pa.large_string(), pa.binary(), pa.large_binary(),
         pa.dictionary(pa.int32(), pa.string()),
+        pytest.param(pa.string_view(), marks=pytest.mark.skipif(
+            int(pa.__version__.partition(".")[0]) < 20, reason="this pyarrow cannot write it")),
     ],
     ids=str,
 )  # fmt: skip
