@@ -182,16 +182,18 @@ def states(loaders: list[Any]) -> Iterator[dict[str, Any]]:
     return iter(found)
 
 
+@pytest.mark.parametrize("cap", CAPS)
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 @pytest.mark.parametrize(("before", "after"), [(2, 1), (1, 2)])
 def test_saved_on_some_ranks_and_resumed_on_others_every_step_has_the_same_batches(
-    build: Build, tmp_path: Path, algorithm: str, before: int, after: int
+    build: Build, tmp_path: Path, algorithm: str, cap: int | None, before: int, after: int
 ) -> None:
     steps = 4  # of two lane-batches
-    expected = take(build(0, 1, tmp_path, algorithm=algorithm), 4 * steps)
+    packing: dict[str, Any] = {"algorithm": algorithm, "max_sequences_per_bin": cap}
+    expected = take(build(0, 1, tmp_path, **packing), 4 * steps)
 
     def run(size: int, batches: int, state: bytes | None) -> tuple[Made, bytes]:
-        loaders = [build(rank, size, tmp_path, algorithm=algorithm) for rank in range(size)]
+        loaders = [build(rank, size, tmp_path, **packing) for rank in range(size)]
         for loader in loaders:
             if state is not None:
                 loader.pipeline.restore(pickle.loads(state))
