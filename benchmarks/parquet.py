@@ -70,7 +70,7 @@ def alone(path: Path, threads: int) -> int:
 
 def stream(path: Path, ahead: int) -> int:
     """Deliver one pass; returns the tokens."""
-    UNITS._forget()
+    UNITS.start_anew()
     dataset = zephon.Dataset.from_path("d", path)
     work = zephon.StaticMixtureWorkSource([dataset], {"d": 1.0}, shuffle_block_size="auto")
     pipeline = zephon.Pipeline(work).pack_flat(ROW).batch(BATCH).prefetch(ahead)

@@ -180,7 +180,7 @@ def test_auto_blocks_are_whole_row_groups_and_each_is_decoded_once_in_a_pass(
     monkeypatch.setattr(source_order, "AUTO_BLOCK_BYTES", 1500)
     shards = corpus(4, 4, False)
     dataset = write(tmp_path, kind, shards)
-    decoded.UNITS._forget()
+    decoded.UNITS.start_anew()
     decoded.UNITS.set_limit(1)  # what is not in use is forgotten
     begun: list[tuple[int, int]] = []
     original: Callable[..., Any] = ColumnShard._decode_tokens
@@ -213,7 +213,7 @@ def test_memory_of_many_row_groups_is_bounded(tmp_path: Path) -> None:
         for _ in range(40):
             writer.write_table(table)
     dataset = Dataset.from_path("c", tmp_path / "a.parquet")
-    decoded.UNITS._forget()
+    decoded.UNITS.start_anew()
     decoded.UNITS.set_limit(8 << 20)
     pool = pa.default_memory_pool()
     before, most = pool.bytes_allocated(), 0
@@ -246,7 +246,7 @@ def test_decoding_ahead_is_done_by_other_threads_and_an_error_comes_at_its_place
     monkeypatch.setattr(ColumnShard, "_decode_tokens", spy)
     counts = []
     for ahead in (0, 1024):
-        decoded.UNITS._forget()
+        decoded.UNITS.start_anew()
         stream = pipeline(dataset, None, ahead=ahead, lanes=1, shuffle_shards=False)
         delivered: list[Any] = []
         with pytest.raises(DataError, match="record 251, byte"):

@@ -62,7 +62,7 @@ def batches(
 
 @pytest.fixture(autouse=True)
 def _nothing_decoded() -> None:
-    decoded.UNITS._forget()
+    decoded.UNITS.start_anew()
 
 
 # File, the field that holds text or None, and what comes of it.
@@ -370,7 +370,7 @@ def test_more_row_groups_than_the_limit_holds_are_dropped_and_read_again(tmp_pat
             for first in range(0, 5000, 250):
                 rows = list(range(first, first + 250))
                 assert tokens(dataset, rows) == [[i] * 50 for i in rows]
-                assert decoded.UNITS.nbytes <= 200_000
+                assert decoded.UNITS.used <= 200_000
     finally:
         decoded.UNITS.limit = before
 

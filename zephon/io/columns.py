@@ -86,7 +86,7 @@ class _Columns:
             columns, allocated = self._file.read(unit, [name])
             return columns[name], allocated
 
-        return UNITS.get((self._number, (unit, name)), decode)
+        return UNITS.get_or_decode((self._number, (unit, name)), decode)
 
 
 class ColumnShard(Shard):
@@ -229,7 +229,7 @@ class ColumnShard(Shard):
         return [(one, np.flatnonzero(unit == one)) for one in np.unique(unit).tolist()]
 
     def _tokens(self, unit: int) -> UnitTokens:
-        return UNITS.get((self._number, unit), partial(self._decode_tokens, unit))
+        return UNITS.get_or_decode((self._number, unit), partial(self._decode_tokens, unit))
 
     def _decode_tokens(self, unit: int) -> tuple[UnitTokens, int]:
         roles = self._roles

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import itertools
 import os
-import threading
 import weakref
-from collections import OrderedDict, deque
+from collections import deque
 from collections.abc import Callable, Hashable
 from concurrent.futures import Future
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
+
+from zephon.io.unit_cache import UnitCache
 
 T = TypeVar("T")
 
@@ -20,7 +21,7 @@ Key = tuple[int, Hashable]
 """Number of the owner, and what of it."""
 
 
-class DecodedUnits:
+class DecodedUnits(UnitCache):
     """Decoded values by key, those that were least recently asked for dropped first.
 
     Any thread may ask. A value that one thread is decoding is waited for by the
@@ -33,16 +34,10 @@ class DecodedUnits:
     """
 
     def __init__(self, limit: int) -> None:
-        self.limit = limit
+        super().__init__(limit)
         self._numbers = itertools.count()
         self._gone: deque[int] = deque()  # owners whose values are to be dropped
-        self._forget()
-
-    def _forget(self) -> None:
-        self._lock = threading.Lock()
-        self._held: OrderedDict[Key, tuple[Any, int]] = OrderedDict()  # value, bytes
         self._decoding: dict[Key, Future[Any]] = {}
-        self.nbytes = 0
 
     def register(self, owner: object) -> int:
         """A number for ``owner``; when it is collected its values are dropped."""
@@ -51,7 +46,7 @@ class DecodedUnits:
         weakref.finalize(owner, self._gone.append, number).atexit = False
         return number
 
-    def get(self, key: Key, decode: Callable[[], tuple[T, int]]) -> T:
+    def get_or_decode(self, key: Key, decode: Callable[[], tuple[T, int]]) -> T:
         """The value of ``key``; ``decode`` gives it with its size in bytes if it is not there.
 
         An error of ``decode`` reaches everybody who waited for this value, and the
@@ -59,9 +54,9 @@ class DecodedUnits:
         """
         with self._lock:
             self._drop_gone()
-            if key in self._held:
-                self._held.move_to_end(key)
-                found: T = self._held[key][0]
+            if key in self._items:
+                self._items.move_to_end(key)
+                found: T = self._items[key][0]
                 return found
             waiting = self._decoding.get(key)
             if waiting is None:
@@ -78,31 +73,30 @@ class DecodedUnits:
             raise
         with self._lock:
             self._decoding.pop(key, None)
-            self._held[key] = value, nbytes
-            self.nbytes += nbytes
-            self._shrink()
+            self._hold(key, value, nbytes)
         mine.set_result(value)
         return value
 
     def set_limit(self, limit: int) -> None:
         """Hold ``limit`` bytes at most from now on."""
         with self._lock:
-            self.limit = limit
             self._drop_gone()
-            self._shrink()
+        super().set_limit(limit)
 
-    def _shrink(self) -> None:
-        while self.nbytes > self.limit and len(self._held) > 1:
-            self.nbytes -= self._held.popitem(last=False)[1][1]
+    def start_anew(self) -> None:
+        """In a forked child: neither the lock's holder nor who decodes has followed."""
+        super().start_anew()
+        self._decoding = {}
 
     def _drop_gone(self) -> None:
         gone = {self._gone.popleft() for _ in range(len(self._gone))}
-        for key in [key for key in self._held if key[0] in gone] if gone else ():
-            self.nbytes -= self._held.pop(key)[1]
+        for key in list(self._items) if gone else ():
+            owner, _ = cast(Key, key)
+            if owner in gone:
+                self._drop(key)
 
 
 UNITS = DecodedUnits(DEFAULT_LIMIT)
 """Those of this process."""
 
-# A fork may happen while another thread holds the lock or decodes; neither follows it.
-os.register_at_fork(after_in_child=UNITS._forget)
+os.register_at_fork(after_in_child=UNITS.start_anew)

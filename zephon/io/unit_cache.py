@@ -13,15 +13,11 @@ class UnitCache:
     """Values by key, with a size each and a limit for all of them; for any thread."""
 
     def __init__(self, limit: int) -> None:
-        self._limit = limit
+        self.limit = limit
+        """Bytes that are held at most."""
         self._used = 0
         self._items: OrderedDict[Hashable, tuple[Any, int]] = OrderedDict()
         self._lock = threading.Lock()
-
-    @property
-    def limit(self) -> int:
-        """Bytes that are held at most."""
-        return self._limit
 
     @property
     def used(self) -> int:
@@ -31,7 +27,7 @@ class UnitCache:
     def set_limit(self, limit: int) -> None:
         """Hold ``limit`` bytes at most from now on."""
         with self._lock:
-            self._limit = limit
+            self.limit = limit
             self._shrink()
 
     def get(self, key: Hashable) -> Any:
@@ -45,15 +41,18 @@ class UnitCache:
     def put(self, key: Hashable, value: Any, size: int) -> None:
         """Hold ``value``, and forget others until the limit is kept."""
         with self._lock:
-            self._drop(key)
-            self._items[key] = (value, size)
-            self._used += size
-            self._shrink()
+            self._hold(key, value, size)
 
     def pop(self, key: Hashable) -> Any:
         """The value of ``key``, which is held no longer; None if it was not."""
         with self._lock:
             return self._drop(key)
+
+    def _hold(self, key: Hashable, value: Any, size: int) -> None:
+        self._drop(key)
+        self._items[key] = (value, size)
+        self._used += size
+        self._shrink()
 
     def _drop(self, key: Hashable) -> Any:
         value, size = self._items.pop(key, (None, 0))
@@ -62,7 +61,7 @@ class UnitCache:
 
     def _shrink(self) -> None:
         # The newest stays in any case: who reads on in order finds what the last step left.
-        while self._used > self._limit and len(self._items) > 1:
+        while self._used > self.limit and len(self._items) > 1:
             _, (_, size) = self._items.popitem(last=False)
             self._used -= size
 

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-import hashlib
-import json
 import os
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +16,16 @@ from zephon.aligned import MASK_FIELD
 from zephon.errors import ConfigError, ConfigTypeError, DataError
 from zephon.ops.chat_template import PLAIN, ChatTemplate, Rendered, Span
 from zephon.ops.engines import ReferenceEngine
-from zephon.ops.tokenize import DocumentTokenizer, Encoded, Places, check_field, plain_copy
+from zephon.ops.tokenize import (
+    DocumentTokenizer,
+    Encoded,
+    Places,
+    absent,
+    check_field,
+    identity_of,
+    plain_copy,
+    vocabulary_of,
+)
 from zephon.ops.tokenizer_files import load_tokenizer
 from zephon.options import check_int
 
@@ -126,8 +132,7 @@ class ChatTokenizer(DocumentTokenizer):
         self._text_only = _without_processor(plain_copy(definition, loaded.tokenizer, True))
         self._tokenizer = _without_processor(plain_copy(definition, loaded.tokenizer, False))
         self.engine = ReferenceEngine(self._tokenizer).name
-        ids = self._tokenizer.get_vocab(with_added_tokens=True).values()
-        self.vocab_size = max(ids, default=-1) + 1
+        self.vocab_size = vocabulary_of(self._tokenizer)
         self._added = {
             token.content: (number, token)
             for number, token in self._tokenizer.get_added_tokens_decoder().items()
@@ -152,12 +157,8 @@ class ChatTokenizer(DocumentTokenizer):
                 "span_source='generation_tags' needs a template with {% generation %} tags, and "
                 "this one has none: use span_source='prefix_diff', or add the tags"
             )
-        strings = sorted(self._added, key=len, reverse=True)
-        self._control = re.compile("|".join(map(re.escape, strings))) if strings else None
         policy = [definition, source, names, repr(_policy(options))]
-        self.identity = hashlib.blake2b(
-            json.dumps(policy, sort_keys=True).encode(), digest_size=16
-        ).hexdigest()
+        self.identity = identity_of(policy)
 
     def probe(self, text: str) -> Mapping[str, Any]:
         """A conversation of one question and one answer."""
@@ -197,8 +198,8 @@ class ChatTokenizer(DocumentTokenizer):
         """A text in which some strings of special tokens are no control tokens."""
         parts: list[tuple[NDArray[Any], ...]] = []
         last = 0
-        assert self._control is not None
-        for found in self._control.finditer(one.text):
+        assert self._template.specials is not None
+        for found in self._template.specials.finditer(one.text):
             if found.start() in one.quoted:
                 continue
             number, token = self._added[found[0]]
@@ -250,8 +251,7 @@ class ChatTokenizer(DocumentTokenizer):
     def _messages(self, record: Mapping[str, Any]) -> list[Any]:
         field = self.options.field
         if record.get(field) is None:
-            what = "is null" if field in record else f"is missing; keys: {', '.join(record)}"
-            raise DataError(f"the field {field!r} {what}. Name the right field with field=")
+            raise DataError(f"{absent(field, record)}. Name the right field with field=")
         messages = record[field]
         if isinstance(messages, np.ndarray):
             messages = messages.tolist()

@@ -65,6 +65,11 @@ class ChatTemplate:
     specials : sequence of str
         Strings that are control tokens if the template writes them.
 
+    Attributes
+    ----------
+    specials : re.Pattern or None
+        Finds those strings, the longest first; None if there are none.
+
     Raises
     ------
     ConfigError
@@ -75,7 +80,7 @@ class ChatTemplate:
         self._template = _compile(source)
         self._names = dict(names)
         ordered = sorted((s for s in specials if s), key=len, reverse=True)
-        self._specials = re.compile("|".join(map(re.escape, ordered))) if ordered else None
+        self.specials = re.compile("|".join(map(re.escape, ordered))) if ordered else None
         self.tags_generations = re.search(r"{%-?\+?\s*generation\s*[-+]?%}", source) is not None
 
     def render(
@@ -115,9 +120,9 @@ class ChatTemplate:
                     f"a message contains a Unicode noncharacter ({_MARKS.search(value)!r:.60}), "
                     "which no text may: remove it"
                 )
-            if self._specials is None:
+            if self.specials is None:
                 return value
-            return self._specials.sub(lambda found: f"{found[0][0]}{_MARK}{found[0][1:]}", value)
+            return self.specials.sub(lambda found: f"{found[0][0]}{_MARK}{found[0][1:]}", value)
         if isinstance(value, Mapping):
             return {key: self._marked(one) for key, one in value.items()}
         if isinstance(value, (list, tuple)):

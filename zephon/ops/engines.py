@@ -9,6 +9,7 @@ difference is an error.
 from __future__ import annotations
 
 import importlib.metadata
+import json
 import random
 import threading
 from abc import ABC, abstractmethod
@@ -158,8 +159,6 @@ def make_engine(
 
 def special_strings(definition: str) -> list[str]:
     """Contents of the added tokens of a ``tokenizer.json``."""
-    import json
-
     added = json.loads(definition).get("added_tokens") or []
     return [token["content"] for token in added]
 

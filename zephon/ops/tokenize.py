@@ -189,8 +189,7 @@ class TextTokenizer(DocumentTokenizer):
         self._loaded = loaded = load_tokenizer(tokenizer)
         definition = loaded.tokenizer.to_str()
         self._tokenizer = plain_copy(definition, loaded.tokenizer, options.split_special_tokens)
-        ids = self._tokenizer.get_vocab(with_added_tokens=True).values()
-        self.vocab_size = max(ids, default=-1) + 1
+        self.vocab_size = vocabulary_of(self._tokenizer)
         mode = options.special_tokens
         if mode == "tokenizer_default":
             self._before, self._after = self._own_template()
@@ -212,9 +211,7 @@ class TextTokenizer(DocumentTokenizer):
         policy += [self._before, self._after]
         if options.truncation or not options.split_special_tokens:  # said only if it is not usual
             policy += [self._room, options.split_special_tokens]
-        self.identity = hashlib.blake2b(
-            json.dumps(policy, sort_keys=True).encode(), digest_size=16
-        ).hexdigest()
+        self.identity = identity_of(policy)
 
     @property
     def start_ids(self) -> tuple[int, ...]:
@@ -267,9 +264,8 @@ class TextTokenizer(DocumentTokenizer):
         if text is None:
             if self.options.missing_field == "empty":
                 return ""
-            what = "is null" if field in record else f"is missing; keys: {', '.join(record)}"
             raise DataError(
-                f"the field {field!r} {what}. Name the right field with field=, or pass "
+                f"{absent(field, record)}. Name the right field with field=, or pass "
                 "missing_field='empty' to leave such records out",
                 **place(index).as_kwargs(),
             )
@@ -342,6 +338,24 @@ def plain_copy(definition: str, tokenizer: Any, split_special_tokens: bool) -> A
     copy.no_padding()
     copy.no_truncation()
     return copy
+
+
+def vocabulary_of(tokenizer: Any) -> int:
+    """One more than the greatest id of a ``tokenizers.Tokenizer``."""
+    ids = tokenizer.get_vocab(with_added_tokens=True).values()
+    return max(ids, default=-1) + 1
+
+
+def identity_of(policy: Sequence[Any]) -> str:
+    """Hexadecimal digest of what decides what comes out, as JSON values."""
+    told = json.dumps(policy, sort_keys=True).encode()
+    return hashlib.blake2b(told, digest_size=16).hexdigest()
+
+
+def absent(field: str, record: Mapping[str, Any]) -> str:
+    """That a record has nothing in a field, for messages."""
+    what = "is null" if field in record else f"is missing; keys: {', '.join(record)}"
+    return f"the field {field!r} {what}"
 
 
 def encode_texts(engine: Engine, texts: list[str], place: Places) -> Flat:

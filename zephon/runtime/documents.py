@@ -157,7 +157,7 @@ class DocumentReader:
     def _tokenize(self, items: Sequence[Item], context: Context) -> list[Item]:
         """Tokens of the documents of text; those of tokens pass."""
         assert self._tokenizer is not None
-        field = getattr(self._tokenizer.options, "field", None)
+        field = self._tokenizer.options.field
         text = [item for item in items if not item.tokens or field in item.payload]
         if not text:
             return list(items)
