@@ -195,6 +195,34 @@ def test_nothing_runs_before_iteration_and_nothing_after_it(
     assert running() == []
 
 
+def test_closing_waits_for_the_threads_of_an_iteration_that_was_left(
+    sources: list[zephon.Dataset], tokenizer_folder: Path
+) -> None:
+    at_work = threading.Semaphore(0)
+
+    def slowly(record: dict[str, object]) -> dict[str, object]:
+        at_work.release()
+        time.sleep(0.02)
+        return record
+
+    def made() -> zephon.Pipeline:
+        records = [{"text": "the quick brown fox"}] * 64
+        data = zephon.Dataset.from_dict("c", {0: zephon.InMemoryShard(records)})
+        stream = zephon.Pipeline(zephon.StaticMixtureWorkSource([data], {"c": 1.0}))
+        stream = stream.map_transform(slowly).prefetch(64).tokenize(tokenizer_folder, field="text")
+        return stream.pack_flat(9).batch(1)
+
+    before = set(threading.enumerate())  # of what other tests dropped
+    stream = made()
+    for again in (False, True):
+        next(iter(stream))  # the iterator is dropped while its threads are at work
+        assert at_work.acquire(timeout=30)
+        if again:
+            next(iter(stream))
+        stream.close()
+        assert set(threading.enumerate()) <= before
+
+
 def test_closing_from_another_thread_ends_a_wait_and_keeps_the_position(
     sources: list[zephon.Dataset],
 ) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -75,6 +76,7 @@ class Pipeline(Stages):
         if work_source.row_length is not None:  # rows ready made: nothing else is packed
             self._said = replace(self._said, pack=PackOptions(max_length=work_source.row_length))
         self._stream: Stream | None = None
+        self._left: deque[Stream] = deque()  # iterations that were dropped; their threads may run
         self._position: Position | None = None
         self._data: tuple[SourceData, ...] | None = None  # of the sources of ws
         self._asked_data: tuple[SourceData, ...] | None = None
@@ -87,12 +89,14 @@ class Pipeline(Stages):
     def __iter__(self) -> Iterator[Any]:
         """Batches (:class:`zephon.SampleBatch`); without :meth:`batch` the record of each row.
 
-        From where the pipeline stands.
+        From where the pipeline stands. Waits for the threads of an iteration that was
+        left early.
         """
         if self._stream is not None:
             raise LifecycleError(
                 "the pipeline is being iterated already: close() it, or build another one"
             )
+        self._wait_for_left()
         self._said.require_ready(self.ws)
         self._find_weights()
         self._metrics = Metrics()
@@ -106,10 +110,15 @@ class Pipeline(Stages):
         return batches if self._said.microbatch_size is not None else _Records(batches)
 
     def close(self) -> None:
-        """Stop iterating: threads end, the position stays. May be called at any time."""
+        """Stop iterating: threads end, the position stays. May be called at any time.
+
+        Afterwards nothing reads the sources' files, also if the iteration was left
+        early and its iterator is gone.
+        """
         stream, self._stream = self._stream, None
         if stream is not None:
             stream.close()
+        self._wait_for_left()
 
     def checkpoint(self) -> dict[str, Any]:
         """The position behind the last batch delivered.
@@ -326,6 +335,7 @@ class Pipeline(Stages):
     def forget_iteration(self) -> None:
         """Be a copy that nobody iterates, of a pipeline that another process may iterate."""
         self._stream, self._exchange, self._metrics = None, None, Metrics()
+        self._left = deque()
 
     def options_of_worker(
         self, options: StreamOptions, agree: Callable[[], WorkerAgreement]
@@ -417,6 +427,14 @@ class Pipeline(Stages):
                 f"{call}(...) while the pipeline is being iterated: close() it first"
             )
 
+    def _wait_for_left(self) -> None:
+        while self._left:
+            try:
+                left = self._left.popleft()
+            except IndexError:  # another thread closes as well
+                return
+            left.close()
+
     def _reopen(self, message: str) -> None:
         if self._position is not None:
             raise LifecycleError(message)
@@ -465,4 +483,5 @@ class _Iteration(Iterator["SampleBatch"]):
         # Any thread may run this, also one of the stream's own: only signal, wait for nothing.
         if self._pipeline._stream is self._stream:
             self._pipeline._stream = None
+            self._pipeline._left.append(self._stream)  # for close(), which waits
             self._stream.abandon()
