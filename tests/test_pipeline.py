@@ -84,12 +84,11 @@ def test_a_stream_stopped_anywhere_goes_on_with_the_same_bytes(
         assert delivered + take(second, batches - stop) == expected
 
 
-def test_text_and_token_sources_are_mixed_and_read_as_they_were_written(
-    tokenizer_folder: Path, memory_dataset: MakeDataset, write_jsonl: Callable[..., Path]
+def test_text_of_files_and_memory_is_mixed_and_read_as_it_was_written(
+    tokenizer_folder: Path, write_jsonl: Callable[..., Path]
 ) -> None:
     texts = [f"the quick brown fox number {i}" for i in range(20)]
     text = zephon.Dataset.from_path("text", write_jsonl("t.jsonl", texts))
-    tokens = memory_dataset("tokens", [6, 6, 6])
     rows = [{"text": "a lazy dog"}, {"text": ""}]
     memory = zephon.Dataset.from_dict("memory", {0: zephon.InMemoryShard(rows)})
     stream = (
@@ -108,15 +107,17 @@ def test_text_and_token_sources_are_mixed_and_read_as_they_were_written(
         seen.update(d.removesuffix("<eos>") for d in documents if d.endswith("<eos>"))
     stream.close()
     assert seen == {*texts, "a lazy dog"}
+
+
+def test_lines_without_the_field_are_refused_also_if_they_hold_tokens(
+    tokenizer_folder: Path, tmp_path: Path
+) -> None:
+    path = tmp_path / "tokens.jsonl"
+    path.write_text('{"tokens": [1, 2]}\n' * 3)
+    stream = zephon.Pipeline(work(zephon.Dataset.from_path("t", path)))
+    stream.tokenize(tokenizer_folder, field="text").pack_flat(8).batch(1)
     with pytest.raises(DataError, match="the field 'text' is missing; keys: tokens"):
-        next(
-            iter(
-                zephon.Pipeline(work(text, tokens))
-                .tokenize(tokenizer_folder, field="text")
-                .pack_flat(8)
-                .batch(1)
-            )
-        )
+        next(iter(stream))
 
 
 def test_the_mixture_of_documents_is_the_one_asked_for(memory_dataset: MakeDataset) -> None:

@@ -51,6 +51,7 @@ class Dataset:
         self._counts = np.array([len(shard) for shard in self._shards], dtype=np.int64)
         self._ends = np.cumsum(self._counts)  # [shards]: documents up to and with each shard
         self._rebuild: tuple[Any, ...] = ()
+        self._text_of: tuple[Dataset, str] | None = None  # what this one reads text of
 
     @classmethod
     def from_path(
@@ -117,6 +118,8 @@ class Dataset:
     def __reduce__(self) -> tuple[Any, ...]:
         if self._rebuild:
             return _open_again, self._rebuild
+        if self._text_of:
+            return Dataset.as_text, self._text_of
         return Dataset, (self.name, self.format, self._shards)
 
     def __repr__(self) -> str:
@@ -236,7 +239,9 @@ class Dataset:
         shards = [shard.as_text(field) for shard in self._shards]
         if all(new is old for new, old in zip(shards, self._shards, strict=True)):
             return self
-        return Dataset(self.name, self.format, shards)
+        made = Dataset(self.name, self.format, shards)
+        made._text_of = self, field
+        return made
 
     def fields(self, row: int) -> Mapping[str, Any]:
         """Fields of document ``row`` beside its tokens that do not go along with them."""

@@ -90,19 +90,23 @@ class DocumentReader:
         begin = time.perf_counter()
         parts: list[TokenDocuments] = []
         picks: list[NDArray[np.integer[Any]]] = []
-        records: list[Mapping[str, Any]] = []
-        where: list[int] = []  # positions of `records` among the draws
+        text = _Picked()
+        tokens = _Picked()
         for documents, pick in self._documents(draws):
             if isinstance(documents, RecordDocuments):
-                records.extend(documents.records)
-                where.extend(pick.tolist())
+                dataset = self.datasets[draws.sources[pick[0]]]
+                for record, at in zip(documents.records, pick.tolist(), strict=True):
+                    (tokens if self._are_tokens(record, dataset) else text).add(record, at)
             else:
                 parts.append(documents)
                 picks.append(pick)
         self.metrics.add("read", READ, items=len(draws), working=time.perf_counter() - begin)
-        if records:
-            parts.append(self._tokens(records, lambda i: self._place(draws, where[i])))
-            picks.append(np.array(where))
+        if text.records:
+            parts.append(self._tokens(text.records, lambda i: self._place(draws, text.where[i])))
+            picks.append(np.array(text.where))
+        if tokens.records:
+            parts.append(_joined(tokens.records, lambda i: self._place(draws, tokens.where[i])))
+            picks.append(np.array(tokens.where))
         documents = interleave(parts, picks, len(draws))
         return TokenBlock(draws.first, draws.sources, draws.rows, documents)
 
@@ -145,14 +149,25 @@ class DocumentReader:
     def _items(self, draws: Draws) -> list[Item]:
         found: list[Item | None] = [None] * len(draws)
         for documents, pick in self._documents(draws):
+            dataset = self.datasets[draws.sources[pick[0]]]
             for at, origin in enumerate(pick.tolist()):
                 if isinstance(documents, RecordDocuments):
                     payload = dict(documents.records[at])
-                    tokens = self._tokenizer is None and has_tokens(payload)
+                    tokens = has_tokens(payload) and self._are_tokens(payload, dataset)
                 else:
                     payload, tokens = _payload(documents, at), True
                 found[origin] = Item(payload, draws.first + origin, origin, (), tokens)
         return [item for item in found if item is not None]
+
+    def _are_tokens(self, record: Mapping[str, Any], dataset: Dataset) -> bool:
+        """Whether nobody tokenizes a record: there is no tokenizer, or it was given as tokens.
+
+        In memory only. A line that has not the field that was named is more likely a slip.
+        """
+        if self._tokenizer is None:
+            return True
+        given = dataset.format == "memory" and self._tokenizer.options.field not in record
+        return given and has_tokens(record)
 
     def _tokenize(self, items: Sequence[Item], context: Context) -> list[Item]:
         """Tokens of the documents of text; those of tokens pass."""
@@ -186,8 +201,7 @@ class DocumentReader:
 
         With tokens of text goes what the tokenizer says of each, as a loss mask.
         """
-        if self._tokenizer is None:
-            return _joined(records, place)
+        assert self._tokenizer is not None
         order = READ + 1 + len(self.chain.before)
         with self.metrics.working(self._tokenizer.call, order, len(records)):
             found = self._tokenizer.encode_documents(records, place)
@@ -213,6 +227,19 @@ class DocumentReader:
 
     def _place(self, draws: Draws, index: int) -> Place:
         return self.datasets[int(draws.sources[index])].place(int(draws.rows[index]))
+
+
+class _Picked:
+    """Records, and where each belongs among the draws."""
+
+    def __init__(self) -> None:
+        self.records: list[Mapping[str, Any]] = []
+        self.where: list[int] = []
+
+    def add(self, record: Mapping[str, Any], at: int) -> None:
+        """One more."""
+        self.records.append(record)
+        self.where.append(at)
 
 
 def _turns(chain: Chain) -> dict[int, threading.Semaphore]:
