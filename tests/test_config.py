@@ -208,6 +208,7 @@ def test_a_mapping_as_a_file_holds_it_becomes_options() -> None:
         ({"sources": [{"nam": "a"}]}, r"unknown option sources\[0\].nam; there are: name, path"),
         ({"sources": [{"name": "a"}]}, r"sources\[0\]: .*'path'"),
         ({"packing": 3}, "packing is 3, expected a mapping"),
+        ({"sources": 3}, "sources is 3, expected a list of ZephonSource"),
         ({"sources": [{"name": "a", "path": "b", "weight": "x"}]}, "weight of source 'a' is 'x'"),
     ],
 )

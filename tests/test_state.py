@@ -295,6 +295,9 @@ def test_the_parts_of_all_ranks_make_the_whole_state(ranks: int) -> None:
 def test_parts_that_do_not_belong_together_are_refused() -> None:
     whole = sample(4)
     parts = parts_of(whole, 4)
+    for wrong in (None, parts[0]):
+        with pytest.raises(ConfigTypeError, match=r"parts is a \w+, expected a list of bytes"):
+            state.merge(wrong)
     with pytest.raises(StateError, match="no parts of a state to merge"):
         state.merge([])
     with pytest.raises(StateError, match="of 4 ranks these gave no part: 1, 3"):

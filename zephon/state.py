@@ -8,13 +8,13 @@ can say what differs. Bytes and layout: :mod:`zephon._state_format`.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Protocol
 
 from zephon._state_differences import ENGINE, verify
 from zephon._state_format import VERSION, SourceState, StreamState, decode, encode
-from zephon.errors import StateError
+from zephon.errors import ConfigTypeError, StateError
 from zephon.runtime.exchange import Exchange
 
 __all__ = [
@@ -69,6 +69,8 @@ def merge(parts: Sequence[bytes]) -> bytes:
     StateError
         A part is missing, of another stream, or behind another step.
     """
+    if isinstance(parts, (bytes, str)) or not isinstance(parts, Iterable):
+        raise ConfigTypeError(f"parts is a {type(parts).__name__}, expected a list of bytes")
     states = [decode(part) for part in parts]
     if not states:
         raise StateError("no parts of a state to merge")

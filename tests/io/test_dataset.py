@@ -95,6 +95,7 @@ def test_float_tokens_are_refused(tmp_path: Path) -> None:
     ("path", "fmt", "error", "message"),
     [
         ("missing.jsonl", None, DataError, "missing.jsonl: dataset 'd': there is no such file"),
+        ("/dev/null", None, DataError, "/dev/null: dataset 'd': is a device, pipe or socket"),
         ("tru.jsonl", None, DataError, "similar names there: true.jsonl"),
         ("nowhere/x.jsonl", None, DataError, "its folder .*nowhere does not exist either"),
         ("empty", None, DataError, "the folder holds no file of a known kind. Found: nothing"),
@@ -187,6 +188,18 @@ def test_names_and_shards_are_checked() -> None:
         Dataset.from_dict("m", {0: [{}]})  # type: ignore[dict-item]
     with pytest.raises(ConfigTypeError, match=r"rows\[1\] is a str, expected a mapping"):
         InMemoryShard([{}, "text"])  # type: ignore[list-item]
+
+
+def test_an_iterator_of_records_is_a_shard_of_all_of_them():
+    shard = InMemoryShard({"n": n} for n in range(3))  # type: ignore[arg-type]
+    assert len(shard) == 3
+    assert shard.getsamples([2]) == [{"n": 2}]
+
+
+@pytest.mark.parametrize("rows", [None, 5])
+def test_what_holds_no_records_is_told_by_its_type(rows):
+    with pytest.raises(ConfigTypeError, match=rf"rows is a {type(rows).__name__}, expected"):
+        InMemoryShard(rows)  # type: ignore[arg-type]
 
 
 def test_shards_in_memory_come_in_the_order_of_their_keys() -> None:

@@ -275,6 +275,9 @@ def test_shuffled_blocks_say_once_that_shards_are_not_shuffled(caplog):
 @pytest.mark.parametrize(
     ("options", "error", "message"),
     [
+        ({"datasets": WEB}, ConfigTypeError, r"datasets is a \w+, expected a list of Dataset"),
+        ({"datasets": None}, ConfigTypeError, "datasets is a NoneType, expected a list of Dataset"),
+        ({"datasets": ["web"]}, ConfigTypeError, r"datasets\[0\] is a str, expected a Dataset"),
         ({"datasets": []}, ConfigError, "datasets has 0 elements, expected 1 to 65536"),
         ({"datasets": [WEB, WEB]}, ConfigError, "two datasets are named 'web'"),
         ({"datasets": [WEB]}, ConfigError, r"weights \{'books': 1.0\} belong to no dataset"),

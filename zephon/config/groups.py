@@ -6,7 +6,7 @@ import dataclasses
 import os
 import types
 import typing
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Self, TypedDict
 
@@ -353,7 +353,11 @@ def _made(kind: Any, values: Any, path: str, **more: Any) -> Any:
     for key, value in values.items():
         inner = _group(hints[key])
         below = f"{path}.{key}" if path else key
-        if key == "sources" and not isinstance(value, (str, Mapping)):
+        if (
+            key == "sources"
+            and isinstance(value, Iterable)
+            and not isinstance(value, (str, Mapping))
+        ):
             value = [_made(ZephonSource, one, f"{below}[{i}]") for i, one in enumerate(value)]
         elif inner is not None:
             value = _made(inner, value, below)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -28,13 +28,17 @@ class InMemoryShard(Shard):
     """
 
     def __init__(self, rows: Sequence[Mapping[str, Any]]) -> None:
-        for position, row in enumerate(rows):
+        if not isinstance(rows, Iterable):
+            raise ConfigTypeError(
+                f"rows is a {type(rows).__name__}, expected a sequence of mappings"
+            )
+        self._rows = list(rows)  # first of all: an iterator can be gone through only once
+        for position, row in enumerate(self._rows):
             if not isinstance(row, Mapping):
                 raise ConfigTypeError(
                     f"rows[{position}] is a {type(row).__name__}, expected a mapping from "
                     "field name to value"
                 )
-        self._rows = list(rows)
         self.nbytes = sum(_size(row) for row in self._rows)
 
     def __len__(self) -> int:

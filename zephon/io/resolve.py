@@ -85,6 +85,10 @@ def _expand(name: str, path: Path, wanted: list[Format], broken: dict[str, str])
         if not files:
             raise DataError(f"dataset {name!r}: no file matches the pattern", file=path)
         return files
+    if path.exists():  # it would be read twice: once to see what is in it, and again
+        raise DataError(
+            f"dataset {name!r}: is a device, pipe or socket, expected a file or folder", file=path
+        )
     raise DataError(f"dataset {name!r}: there is no such file{_similar(path)}", file=path)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import hashlib
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -124,7 +124,7 @@ class StaticMixtureWorkSource(WorkSource):
         lane_assignment: Literal["modulo", "permute"] = "permute",
         token_estimation: TokenEstimation | None = None,
     ) -> None:
-        self.datasets = tuple(datasets)
+        self.datasets = _check_datasets(datasets)
         names = _check_names(self.datasets)
         check_seed(seed)
         _check_chunk_size(chunk_size)
@@ -390,6 +390,22 @@ def _unit_of_gone(dataset: Dataset) -> SourceUnits:
         shuffle_units=False,
         shuffle_rows=False,
     )
+
+
+def _check_datasets(datasets: Iterable[Dataset]) -> tuple[Dataset, ...]:
+    # By what is needed of them: others may be datasets as well.
+    if hasattr(datasets, "total") or not isinstance(datasets, Iterable):
+        raise ConfigTypeError(
+            f"datasets is a {type(datasets).__name__}, expected a list of Dataset: [web, books]"
+        )
+    found = tuple(datasets)
+    for number, dataset in enumerate(found):
+        if not (hasattr(dataset, "name") and hasattr(dataset, "total")):
+            raise ConfigTypeError(
+                f"datasets[{number}] is a {type(dataset).__name__}, expected a Dataset, as "
+                "Dataset.from_path makes it"
+            )
+    return found
 
 
 def _check_names(datasets: Sequence[Dataset]) -> list[str]:
