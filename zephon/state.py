@@ -69,7 +69,8 @@ def merge(parts: Sequence[bytes]) -> bytes:
     StateError
         A part is missing, of another stream, or behind another step.
     """
-    if isinstance(parts, (bytes, str)) or not isinstance(parts, Iterable):
+    given: object = parts
+    if isinstance(given, (bytes, str)) or not isinstance(given, Iterable):
         raise ConfigTypeError(f"parts is a {type(parts).__name__}, expected a list of bytes")
     states = [decode(part) for part in parts]
     if not states:
