@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <limits>
+#include <numeric>
 #include <utility>
 
 namespace zephon {
@@ -121,6 +122,7 @@ class Collator {
         column += table_.length[s];
       }
       padding(row, column);
+      through_row(row, column);
     }
     return {};
   }
@@ -164,8 +166,10 @@ class Collator {
                                   at(document_ids_, 0)};
       seen |= with_tokens(buffer, [&]<typename Token>(const Token* tokens) {
         return kCopyRuns<Token, Index>[wanted_](tokens + start + first_target,
-                                                inputs - first_target, to, first_target, document,
-                                                last_id_);
+                                                inputs - first_target, to,
+                                                options_.through_row ? column + first_target
+                                                                     : first_target,
+                                                document, last_id_);
       });
     }
     if (const std::int64_t i = std::max(inputs, first_target); i < length) {
@@ -205,9 +209,24 @@ class Collator {
     // The last real token has no target either.
     pad(out_.labels, std::clamp<std::int64_t>(filled - 1, 0, width_), options_.ignore_index);
     if (positions_ != nullptr) {
+      const std::int64_t zero = options_.through_row ? 0 : real;
       for (std::int64_t i = real; i < width_; ++i) {
-        positions_[begin + i] = static_cast<Index>(i - real);
+        positions_[begin + i] = static_cast<Index>(i - zero);
       }
+    }
+  }
+
+  // What depends on nothing but the `filled` tokens of `row`.
+  void through_row(std::int64_t row, std::int64_t filled) const noexcept {
+    const std::int64_t begin = row * width_;
+    const std::int64_t real = std::min(filled, width_);
+    if (std::int64_t* const out = out_.row_ids; out != nullptr) {
+      std::fill(out + begin, out + (begin + real), 1);
+      std::fill(out + (begin + real), out + (begin + width_), 0);
+    }
+    if (std::int64_t* const out = out_.columns; out != nullptr) {
+      std::iota(out + begin, out + (begin + real), 0);
+      std::fill(out + (begin + real), out + (begin + width_), -1);
     }
   }
 

@@ -8,11 +8,12 @@ namespace {
 // Calls `boundary(end)` for every boundary of `row` after the leading 0.
 template <typename Boundary>
 void for_each_boundary(const SegmentTable& table, std::int64_t row, std::int64_t width,
-                       bool include_padding, Boundary boundary) noexcept {
+                       bool include_padding, bool joined, Boundary boundary) noexcept {
   std::int64_t at = 0;
-  for (std::int64_t s = table.row_splits[row]; s < table.row_splits[row + 1] && at < width; ++s) {
+  const std::int64_t end = table.row_splits[row + 1];
+  for (std::int64_t s = table.row_splits[row]; s < end && at < width; ++s) {
     at = std::min(at + table.length[s], width);
-    boundary(at);
+    if (!joined || s + 1 == end || at == width) boundary(at);
   }
   if (include_padding && at < width) boundary(width);
 }
@@ -20,18 +21,18 @@ void for_each_boundary(const SegmentTable& table, std::int64_t row, std::int64_t
 }  // namespace
 
 std::int64_t count_boundaries(const SegmentTable& table, std::int64_t width,
-                              bool include_padding) noexcept {
+                              bool include_padding, bool joined) noexcept {
   std::int64_t most = 0;
   for (std::int64_t row = 0; row < table.rows; ++row) {
     std::int64_t count = 1;
-    for_each_boundary(table, row, width, include_padding, [&](std::int64_t) { ++count; });
+    for_each_boundary(table, row, width, include_padding, joined, [&](std::int64_t) { ++count; });
     most = std::max(most, count);
   }
   return most;
 }
 
 void row_cu_seqlens(const SegmentTable& table, std::int64_t width, bool include_padding,
-                    std::int32_t fill, std::int64_t slots, std::int32_t* cu_seqlens,
+                    bool joined, std::int32_t fill, std::int64_t slots, std::int32_t* cu_seqlens,
                     std::int32_t* max_seqlen) noexcept {
   for (std::int64_t row = 0; row < table.rows; ++row) {
     std::int32_t* next = cu_seqlens + row * slots;
@@ -39,13 +40,29 @@ void row_cu_seqlens(const SegmentTable& table, std::int64_t width, bool include_
     std::int32_t last = 0;
     std::int32_t longest = 0;
     *next++ = 0;
-    for_each_boundary(table, row, width, include_padding, [&](std::int64_t boundary) {
+    for_each_boundary(table, row, width, include_padding, joined, [&](std::int64_t boundary) {
       const auto here = static_cast<std::int32_t>(boundary);  // <= width <= INT32_MAX
       longest = std::max(longest, here - last);
       *next++ = last = here;
     });
     std::fill(next, end, fill);
     max_seqlen[row] = longest;
+  }
+}
+
+void row_seq_lens(const SegmentTable& table, std::int64_t width, bool joined, std::int64_t unused,
+                  std::int64_t slots, std::int64_t* seq_lens, std::int64_t* padded) noexcept {
+  for (std::int64_t row = 0; row < table.rows; ++row, seq_lens += slots, padded += slots) {
+    std::int64_t last = 0;
+    std::int64_t count = 0;
+    for_each_boundary(table, row, width, false, joined, [&](std::int64_t boundary) {
+      seq_lens[count] = padded[count] = boundary - last;
+      last = boundary;
+      ++count;
+    });
+    if (count > 0) padded[count - 1] += width - last;
+    std::fill(seq_lens + count, seq_lens + slots, unused);
+    std::fill(padded + count, padded + slots, unused);
   }
 }
 

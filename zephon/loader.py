@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
+from zephon._memory import allocator
 from zephon.errors import ConfigError, ConfigTypeError, LifecycleError, StateError
 from zephon.options import check_int
 
@@ -76,37 +77,22 @@ def convert_text_batch(
         A payload without token ids; rows of fewer than two tokens, of different
         lengths, or longer than ``pad_to_length``; positions that do not restart at 0.
     """
-    import torch
-
-    from zephon._memory import allocator
-    from zephon._text_batch import adapt_collated
+    from zephon._text_batch import convert_rows
 
     if pad_to_length is not None and pad_token_id is None:
         raise ConfigError("pad_to_length needs pad_token_id: what should rows be padded with?")
     rows = sample_batch.rows(row_length=pad_to_length, pad_token_id=pad_token_id or 0)
     if not len(rows):
         raise ConfigError("the batch has no rows, expected at least one")
-    shape = (len(rows), max(rows.row_length - 1, 0))
-    names = {"input_ids": "input_ids", "labels": "labels", "document_ids": "document_ids"}
-    if not allow_cross_document_attention:  # else they count through the row
-        names["position_ids"] = "positions"
-    allocate = allocator(pool, pin_memory)
-    fields = {name: allocate(shape, torch.int64) for name in names}
-    fields["padding_mask"] = allocate(shape, torch.bool)
-    sample_batch.collate(
+    return convert_rows(
+        sample_batch,
         rows,
-        shift=True,
+        packing_contract,
         ignore_index=ignore_index,
         mask_segment_starts=mask_segment_starts,
-        padding_mask=fields["padding_mask"].numpy(),
-        **{name: fields[field].numpy() for field, name in names.items()},
-    )
-    return adapt_collated(
-        fields,
-        rows,
-        packing_contract=packing_contract,
-        allow_cross_document_attention=allow_cross_document_attention,
+        joined=allow_cross_document_attention,
         output_format=output_format,
+        allocate=allocator(pool, pin_memory),
     )
 
 

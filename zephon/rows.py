@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from operator import sub
 from typing import Any
 
 import numpy as np
@@ -186,7 +187,7 @@ class Rows:
         )
 
     def cu_seqlens(
-        self, *, shift: bool, include_padding: bool, fill: int
+        self, *, shift: bool, include_padding: bool, fill: int, joined: bool = False
     ) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
         """Cumulative lengths of each row's segments, as the shifted inputs see them.
 
@@ -198,6 +199,8 @@ class Rows:
             Whether trailing padding counts as one more segment.
         fill : int
             What stands behind the last boundary of a row.
+        joined : bool
+            Count the segments of a row as one.
 
         Returns
         -------
@@ -206,27 +209,51 @@ class Rows:
         max_seqlen : int32 ``[B]``
             The longest segment of each row.
         """
-        width = self.row_length - int(shift)
-        boundaries = np.diff(self.splits)
-        lengths = self.lengths()
-        if shift and len(self.length):
-            # A last segment of one token that is only a label adds no boundary.
-            last = self.length[np.maximum(self.splits[1:] - 1, 0)]
-            boundaries = boundaries - ((lengths == self.row_length) & (last == 1))
-        if include_padding:
-            boundaries = boundaries + (lengths < width)
-        out = np.empty((len(self), int(boundaries.max(initial=0)) + 1), dtype=np.int32)
+        slots = self._most_segments(joined) + 1 + include_padding
+        out = np.empty((len(self), slots), dtype=np.int32)
         longest = np.empty(len(self), dtype=np.int32)
-        collate.row_cu_seqlens(
+        needed = collate.row_cu_seqlens(
             self.length,
             self.splits,
-            width=width,
+            width=self.row_length - shift,
             include_padding=include_padding,
+            joined=joined,
             fill=fill,
             cu_seqlens=out,
             max_seqlen=longest,
         )
-        return out, longest
+        return _first_columns(out, max(needed, 1)), longest
+
+    def seq_lens(self, *, joined: bool, fill: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Lengths of each row's segments as the shifted inputs see them, and of their slots.
+
+        Returns
+        -------
+        seq_lens, seq_lens_padded : int64 ``[B, K]``
+            They differ where a row has padding, which the slot of its last segment takes;
+            ``fill`` where a row has no more segments.
+        """
+        shape = (len(self), self._most_segments(joined))
+        lengths, padded = np.empty(shape, dtype=np.int64), np.empty(shape, dtype=np.int64)
+        needed = collate.row_seq_lens(
+            self.length,
+            self.splits,
+            width=self.row_length - 1,
+            joined=joined,
+            fill=fill,
+            seq_lens=lengths,
+            seq_lens_padded=padded,
+        )
+        return _first_columns(lengths, needed), _first_columns(padded, needed)
+
+    def _most_segments(self, joined: bool) -> int:
+        """Segments of the row that has most, at most one of them if they are ``joined``.
+
+        A list, since a batch has few rows and a call into NumPy costs as much as many of them.
+        """
+        splits = self.splits.tolist()
+        most = max(map(sub, splits[1:], splits), default=0)
+        return min(most, 1) if joined else most
 
     def collate(
         self,
@@ -234,13 +261,15 @@ class Rows:
         shift: bool,
         ignore_index: int,
         mask_segment_starts: bool = False,
-        **outputs: NDArray[Any],
+        **outputs: Any,
     ) -> tuple[int, int, int] | None:
         """Fill the ``outputs`` that were asked for, each ``[B, W]``, in one pass.
 
         ``W`` is ``row_length - 1`` with ``shift``, else ``row_length``. Names:
         ``input_ids`` and ``labels`` (int64), ``positions`` and ``document_ids`` (both
-        int64 or both int32) and ``padding_mask`` (bool).
+        int64 or both int32), ``padding_mask`` (bool), ``row_ids`` and ``columns`` (int64),
+        as :func:`zephon._native.collate.collate_rows` says, which also takes
+        ``positions_through_row``. Outputs are arrays, or tensors, which cost less.
 
         Returns
         -------
@@ -254,7 +283,7 @@ class Rows:
                 "each other need rows of at least 2"
             )
         shared = self.buffers if self.aligned else getattr(self.buffers, "native", self.buffers)
-        bad: tuple[int, int, int] | None = collate.collate_rows(
+        return collate.collate_rows(
             shared,
             self.buffer,
             self.start,
@@ -266,10 +295,14 @@ class Rows:
             ignore_index=ignore_index,
             vocab_size=self.vocab_size or ANY_ID,
             mask_start=(self.offset == 0).view(np.uint8) if mask_segment_starts else None,
-            loss_mask=self.loss_masks,
+            loss_mask=self.loss_masks if self.aligned else None,
             **outputs,
         )
-        return bad
+
+
+def _first_columns(table: NDArray[Any], count: int) -> NDArray[Any]:
+    """``[B, count]`` of a table that may have more columns."""
+    return table if table.shape[1] == count else np.ascontiguousarray(table[:, :count])
 
 
 @dataclass(frozen=True, slots=True)

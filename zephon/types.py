@@ -16,7 +16,7 @@ from zephon._row_records import (
     field_names,
     row_meta,
     row_payload,
-    sample_id,
+    sample_ids,
 )
 from zephon._sample import (
     ChunkId,
@@ -135,10 +135,7 @@ class SampleBatch:
         """``sample_id`` of each row."""
         if self._rows is None:
             return tuple(record.meta.sample_id for record in self.records)
-        return tuple(
-            sample_id(self._rows, self._datasets, first)
-            for first in self._rows.splits[:-1].tolist()
-        )
+        return sample_ids(self._rows, self._datasets)
 
     @property
     def lineage_paths(self) -> tuple[LineagePath, ...]:
@@ -295,7 +292,8 @@ class SampleBatch:
             if token < 0:
                 told = "but ids are not negative: was it written with too small an integer type?"
             raise self._data_error(rows, segment, f"token {at} is {token}, {told}")
-        if self._rows is None and (inputs := more.get("input_ids")) is not None:
+        if self._rows is None and more.get("input_ids") is not None:
+            inputs = np.asarray(more["input_ids"])
             for row, (tokens, real) in enumerate(
                 zip(rows.buffers, rows.lengths().tolist(), strict=True)
             ):

@@ -4,7 +4,8 @@
 from operator import index
 
 from cpython.buffer cimport (
-    PyBUF_FORMAT, PyBUF_STRIDES, PyBuffer_IsContiguous, PyBuffer_Release, PyObject_GetBuffer,
+    PyBUF_FORMAT, PyBUF_STRIDES, PyBuffer_IsContiguous, PyBuffer_Release, PyObject_CheckBuffer,
+    PyObject_GetBuffer,
 )
 from libc.stdint cimport (
     INT32_MAX, INT32_MIN, INT64_MAX, INT64_MIN, int32_t, int64_t, uint8_t, uintptr_t,
@@ -32,9 +33,11 @@ cdef extern from "zephon/segments.hpp" namespace "zephon" nogil:
     RowCheck check_rows(const SegmentTable&, int64_t) noexcept
 
 cdef extern from "zephon/cu_seqlens.hpp" namespace "zephon" nogil:
-    int64_t count_boundaries(const SegmentTable&, int64_t, cbool) noexcept
+    int64_t count_boundaries(const SegmentTable&, int64_t, cbool, cbool) noexcept
     void write_cu_seqlens "zephon::row_cu_seqlens"(
-        const SegmentTable&, int64_t, cbool, int32_t, int64_t, int32_t*, int32_t*) noexcept
+        const SegmentTable&, int64_t, cbool, cbool, int32_t, int64_t, int32_t*, int32_t*) noexcept
+    void write_seq_lens "zephon::row_seq_lens"(
+        const SegmentTable&, int64_t, cbool, int64_t, int64_t, int64_t*, int64_t*) noexcept
 
 cdef extern from "zephon/collate.hpp" namespace "zephon" nogil:
     cdef enum class TokenType:
@@ -69,6 +72,7 @@ cdef extern from "zephon/collate.hpp" namespace "zephon" nogil:
         int64_t pad_id
         int64_t ignore_index
         int64_t vocab_size
+        cbool through_row
     cdef enum class IndexType:
         int64
         int32
@@ -79,6 +83,8 @@ cdef extern from "zephon/collate.hpp" namespace "zephon" nogil:
         void* document_ids
         uint8_t* padding_mask
         IndexType index_type
+        int64_t* row_ids
+        int64_t* columns
     cdef struct OutsideVocabulary:
         int64_t segment
         int64_t offset
@@ -281,38 +287,46 @@ cdef class Buffers:
         return self.buffers.size()
 
 
-cdef int64_t* _output(object value, str name, int64_t rows, int64_t width,
-                      list held) except? NULL:
-    if value is None:
-        return NULL
-    cdef _Array array = _borrow(value, name, "an int64 array", SIGNED, 8, 2, rows, width, True)
-    held.append(array)
-    return <int64_t*> array.view.buf
+cdef bint _is_tensor(object value) except -1:
+    return not PyObject_CheckBuffer(value) and hasattr(value, "data_ptr")
 
 
-cdef Py_ssize_t _index_size(object positions, object document_ids) except -1:
-    """Bytes of an item of the two outputs, which have one type; 8 if none is given."""
-    cdef Py_ssize_t size = 0
+cdef void* _output(object value, str name, str dtype, int kinds, Py_ssize_t itemsize, int64_t rows,
+                   int64_t width, list held) except? NULL:
+    """The memory of an output, NULL for None; that of an array is borrowed by ``held``.
+
+    A tensor is asked for its address, which costs a twentieth of an array over it.
+    """
     cdef _Array array
-    for value, name in ((positions, "positions"), (document_ids, "document_ids")):
-        if value is None:
-            continue
-        array = _borrow(value, name, "an int64 or int32 array", SIGNED, -1, 2, -1, -1, True)
-        if array.view.itemsize < 4 or (size and array.view.itemsize != size):
-            expected = "an int64 or int32 array, the same as positions"
-            raise TypeError(f"{name} must be {expected}, got {array.describe()}")
-        size = array.view.itemsize
-    return size or 8
-
-
-cdef void* _index_output(object value, str name, Py_ssize_t itemsize, int64_t rows, int64_t width,
-                         list held) except? NULL:
+    cdef uintptr_t address
     if value is None:
         return NULL
-    cdef _Array array = _borrow(
-        value, name, "an int64 or int32 array", SIGNED, itemsize, 2, rows, width, True)
+    if _is_tensor(value):
+        wanted = f"torch.int{8 * itemsize}" if kinds == SIGNED else "torch.bool"
+        kind, shape = str(value.dtype), tuple(value.shape)
+        if (kind, shape) != (wanted, (rows, width)) or not value.is_cpu or (
+                not value.is_contiguous()):
+            raise ValueError(f"{name} must be a contiguous {wanted} tensor [{rows}, {width}] of "
+                             f"the CPU, got {kind} {list(shape)} on {value.device} with strides "
+                             f"{list(value.stride())}")
+        address = value.data_ptr()
+        if address % <uintptr_t> itemsize != 0:
+            raise ValueError(f"{name} must be aligned to its {itemsize} byte items")
+        return <void*> address
+    array = _borrow(value, name, dtype, kinds, itemsize, 2, rows, width, True)
     held.append(array)
     return array.view.buf
+
+
+cdef int64_t* _int64_output(object value, str name, int64_t rows, int64_t width,
+                            list held) except? NULL:
+    return <int64_t*> _output(value, name, "an int64 array", SIGNED, 8, rows, width, held)
+
+
+cdef Py_ssize_t _itemsize(object value) except -1:
+    """Bytes of an index in an output that was given: 4 or, also of what is no output, 8."""
+    size = value.element_size() if _is_tensor(value) else getattr(value, "itemsize", 8)
+    return 4 if size == 4 else 8
 
 
 def collate_rows(
@@ -320,13 +334,14 @@ def collate_rows(
     object row_length, bint shift, object pad_id, object ignore_index, object vocab_size=0,
     object mask_start=None, object loss_mask=None, object input_ids=None, object labels=None,
     object positions=None, object document_ids=None, object padding_mask=None,
+    object row_ids=None, object columns=None, bint positions_through_row=False,
 ):
     """Gather segments of documents into rows, widened to int64 and shifted.
 
     Row ``b`` is segments ``row_splits[b]`` to ``row_splits[b + 1] - 1``, one after
     another, then padding up to ``row_length`` tokens. Only the outputs that are given
     are written; each is ``[B, W]``, where W is ``row_length - 1`` with ``shift`` and
-    ``row_length`` without.
+    ``row_length`` without. Outputs are arrays or PyTorch tensors of the CPU.
 
     Parameters
     ----------
@@ -358,7 +373,13 @@ def collate_rows(
         The number of the segment in its row, from 1; 0 is padding. Of the same type as
         ``positions`` if both are given.
     padding_mask : uint8 or bool, optional
-        1 is padding.
+        1 is padding. Of a tensor bool.
+    row_ids : int64, optional
+        1 on every token, 0 on padding: document ids if the row is one document.
+    columns : int64, optional
+        The column of each token, -1 on padding.
+    positions_through_row : bool
+        Positions are 0 to ``W - 1`` in every row.
 
     Returns
     -------
@@ -378,12 +399,14 @@ def collate_rows(
     cdef list held = []
     cdef int64_t i, width
     cdef Py_ssize_t itemsize
+    cdef str index_dtype = "an int64 or int32 array"
 
     options.row_length = _integer(row_length, "row_length", 1, INT32_MAX)
     options.shift = shift
     options.pad_id = _integer(pad_id, "pad_id", INT64_MIN, INT64_MAX)
     options.ignore_index = _integer(ignore_index, "ignore_index", INT64_MIN, INT64_MAX)
     options.vocab_size = _integer(vocab_size, "vocab_size", 0, INT64_MAX)
+    options.through_row = positions_through_row
 
     a_length = _int64(seg_length, "seg_length", -1)
     a_splits = _int64(row_splits, "row_splits", -1)
@@ -429,19 +452,21 @@ def collate_rows(
     if labels is not None and not shift:
         raise ValueError("labels must be None without shift: they are the shifted tokens")
     width = options.row_length - 1 if shift else options.row_length
-    outputs.input_ids = _output(input_ids, "input_ids", table.rows, width, held)
-    outputs.labels = _output(labels, "labels", table.rows, width, held)
-    itemsize = _index_size(positions, document_ids)
+    outputs.input_ids = _int64_output(input_ids, "input_ids", table.rows, width, held)
+    outputs.labels = _int64_output(labels, "labels", table.rows, width, held)
+    itemsize = _itemsize(document_ids if positions is None else positions)
     outputs.index_type = IndexType.int32 if itemsize == 4 else IndexType.int64
-    outputs.positions = _index_output(positions, "positions", itemsize, table.rows, width, held)
-    outputs.document_ids = _index_output(
-        document_ids, "document_ids", itemsize, table.rows, width, held)
-    outputs.padding_mask = NULL
-    if padding_mask is not None:
-        array = _borrow(padding_mask, "padding_mask", "a uint8 or bool array",
-                        UNSIGNED | BOOL, 1, 2, table.rows, width, True)
-        held.append(array)
-        outputs.padding_mask = <uint8_t*> array.view.buf
+    outputs.positions = _output(
+        positions, "positions", index_dtype, SIGNED, itemsize, table.rows, width, held)
+    if positions is not None:
+        index_dtype += ", the same as positions"
+    outputs.document_ids = _output(
+        document_ids, "document_ids", index_dtype, SIGNED, itemsize, table.rows, width, held)
+    outputs.padding_mask = <uint8_t*> _output(
+        padding_mask, "padding_mask", "a uint8 or bool array", UNSIGNED | BOOL, 1, table.rows,
+        width, held)
+    outputs.row_ids = _int64_output(row_ids, "row_ids", table.rows, width, held)
+    outputs.columns = _int64_output(columns, "columns", table.rows, width, held)
 
     with nogil:
         outside = run_collate(table, sources, options, outputs)
@@ -452,7 +477,7 @@ def collate_rows(
 
 def row_cu_seqlens(
     object seg_length, object row_splits, *, object width, bint include_padding, object fill,
-    object cu_seqlens, object max_seqlen,
+    object cu_seqlens, object max_seqlen, bint joined=False,
 ):
     """Write where the segments of each row begin and end, counted in its input columns.
 
@@ -471,6 +496,8 @@ def row_cu_seqlens(
         Per row 0, then the end of each segment, strictly ascending and at most W.
     max_seqlen : int32 ``[B]``, written
         The longest of the row's steps, 0 if it has none.
+    joined : bool
+        Count the segments of a row as one.
 
     Returns
     -------
@@ -480,6 +507,7 @@ def row_cu_seqlens(
     cdef int64_t columns = _integer(width, "width", 0, INT32_MAX)
     cdef int32_t unused = <int32_t> _integer(fill, "fill", INT32_MIN, INT32_MAX)
     cdef cbool padding = include_padding
+    cdef cbool one = joined
     cdef _Array a_length = _int64(seg_length, "seg_length", -1)
     cdef _Array a_splits = _int64(row_splits, "row_splits", -1)
     cdef SegmentTable table = _table(a_length, a_splits, columns + 1, "width + 1")
@@ -492,9 +520,52 @@ def row_cu_seqlens(
     cdef int64_t slots = a_cu.view.shape[1]
     cdef int64_t needed
     with nogil:
-        needed = count_boundaries(table, columns, padding)
+        needed = count_boundaries(table, columns, padding, one)
     if slots < needed:
         raise ValueError(f"cu_seqlens must have at least {needed} slots in each row, got {slots}")
     with nogil:
-        write_cu_seqlens(table, columns, padding, unused, slots, cu_out, max_out)
+        write_cu_seqlens(table, columns, padding, one, unused, slots, cu_out, max_out)
+    return needed
+
+
+def row_seq_lens(
+    object seg_length, object row_splits, *, object width, bint joined, object fill,
+    object seq_lens, object seq_lens_padded,
+):
+    """Write the length of each segment of a row in its input columns, and the room it takes.
+
+    Parameters
+    ----------
+    seg_length, row_splits, width, joined
+        As :func:`row_cu_seqlens` takes them.
+    fill : int
+        What unused slots hold.
+    seq_lens, seq_lens_padded : int64 ``[B, slots]``, written
+        The length, and the length with the padding of the row for the last of them.
+
+    Returns
+    -------
+    int
+        The slots used by the row that uses most; ``slots`` must be at least that.
+    """
+    cdef int64_t columns = _integer(width, "width", 0, INT32_MAX)
+    cdef int64_t unused = _integer(fill, "fill", INT64_MIN, INT64_MAX)
+    cdef cbool one = joined
+    cdef _Array a_length = _int64(seg_length, "seg_length", -1)
+    cdef _Array a_splits = _int64(row_splits, "row_splits", -1)
+    cdef SegmentTable table = _table(a_length, a_splits, columns + 1, "width + 1")
+    cdef _Array a_lens = _borrow(seq_lens, "seq_lens", "an int64 array", SIGNED, 8, 2,
+                                 table.rows, -1, True)
+    cdef int64_t slots = a_lens.view.shape[1]
+    cdef _Array a_padded = _borrow(seq_lens_padded, "seq_lens_padded", "an int64 array", SIGNED,
+                                   8, 2, table.rows, slots, True)
+    cdef int64_t* lens_out = <int64_t*> a_lens.view.buf
+    cdef int64_t* padded_out = <int64_t*> a_padded.view.buf
+    cdef int64_t needed
+    with nogil:
+        needed = count_boundaries(table, columns, False, one) - 1
+    if slots < needed:
+        raise ValueError(f"seq_lens must have at least {needed} slots in each row, got {slots}")
+    with nogil:
+        write_seq_lens(table, columns, one, unused, slots, lens_out, padded_out)
     return needed
