@@ -21,11 +21,11 @@ void for_each_boundary(const SegmentTable& table, std::int64_t row, std::int64_t
 }  // namespace
 
 std::int64_t count_boundaries(const SegmentTable& table, std::int64_t width,
-                              bool include_padding, bool joined) noexcept {
+                              bool include_padding) noexcept {
   std::int64_t most = 0;
   for (std::int64_t row = 0; row < table.rows; ++row) {
     std::int64_t count = 1;
-    for_each_boundary(table, row, width, include_padding, joined, [&](std::int64_t) { ++count; });
+    for_each_boundary(table, row, width, include_padding, false, [&](std::int64_t) { ++count; });
     most = std::max(most, count);
   }
   return most;
@@ -46,24 +46,45 @@ void row_cu_seqlens(const SegmentTable& table, std::int64_t width, bool include_
       *next++ = last = here;
     });
     std::fill(next, end, fill);
-    max_seqlen[row] = longest;
+    if (max_seqlen != nullptr) max_seqlen[row] = longest;
   }
 }
 
 void row_seq_lens(const SegmentTable& table, std::int64_t width, bool joined, std::int64_t unused,
                   std::int64_t slots, std::int64_t* seq_lens, std::int64_t* padded) noexcept {
-  for (std::int64_t row = 0; row < table.rows; ++row, seq_lens += slots, padded += slots) {
-    std::int64_t last = 0;
+  for (std::int64_t row = 0; row < table.rows; ++row) {
+    const auto write = [=](std::int64_t* out, bool with_padding) {
+      if (out == nullptr) return;
+      std::int64_t* next = out + row * slots;
+      std::int64_t* const end = next + slots;
+      std::int64_t last = 0;
+      for_each_boundary(table, row, width, false, joined, [&](std::int64_t boundary) {
+        *next++ = boundary - last;
+        last = boundary;
+      });
+      if (with_padding && last > 0) next[-1] += width - last;
+      std::fill(next, end, unused);
+    };
+    write(seq_lens, false);
+    write(padded, true);
+  }
+}
+
+DocumentCount count_documents(const SegmentTable& table, std::int64_t width,
+                              bool joined) noexcept {
+  DocumentCount found;
+  for (std::int64_t row = 0; row < table.rows; ++row) {
     std::int64_t count = 0;
+    std::int64_t last = 0;
     for_each_boundary(table, row, width, false, joined, [&](std::int64_t boundary) {
-      seq_lens[count] = padded[count] = boundary - last;
+      found.longest = std::max(found.longest, boundary - last);
       last = boundary;
       ++count;
     });
-    if (count > 0) padded[count - 1] += width - last;
-    std::fill(seq_lens + count, seq_lens + slots, unused);
-    std::fill(padded + count, padded + slots, unused);
+    found.most = std::max(found.most, count);
+    if (count == 0 && found.empty_row < 0) found.empty_row = row;
   }
+  return found;
 }
 
 }  // namespace zephon

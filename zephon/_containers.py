@@ -60,7 +60,7 @@ class Container:
         """A tensor or an array to fill, of a type that torch has."""
         if self._torch is None:
             return np.empty(shape, dtype)
-        return self._allocate(shape, getattr(self._torch, _TORCH_NAMES[dtype]))
+        return self._allocate(shape, dtype=getattr(self._torch, _TORCH_NAMES[dtype]))
 
     def wrap(self, values: Any) -> Any:
         """An array, or a tensor of :meth:`empty`, in the container asked for.
@@ -72,7 +72,8 @@ class Container:
         if self._torch is None:
             return values.astype(self._dtype, copy=False) if values.dtype == np.int64 else values
         tensor = self._torch.from_numpy(values) if isinstance(values, np.ndarray) else values
-        return tensor.to(self._dtype) if tensor.dtype is self._torch.int64 else tensor
+        kind, int64 = self._dtype, self._torch.int64
+        return tensor.to(kind) if kind is not int64 and tensor.dtype is int64 else tensor
 
     def wrap_rows(self, values: Any, widths: Sequence[int] | None, *, flatten: bool) -> Any:
         """Rows ``[B, W]``; of each only ``widths[b]`` columns if rows differ in length."""

@@ -10,12 +10,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, cast
 
 import torch
-from torch import Tensor
 
 from zephon._packed_sequences import build_block_causal_mask
 from zephon._training_batch import TrainingBatch
 from zephon.errors import ConfigError
-from zephon.output import UNUSED_LENGTH
 from zephon.packing import (
     BatchOutputFormat,
     PackedSequenceContract,
@@ -28,9 +26,6 @@ from zephon.rows import Rows
 if TYPE_CHECKING:
     from zephon._memory import Allocate
     from zephon.types import SampleBatch
-
-UNUSED_BOUNDARY = -1
-"""Fills ``cu_seqlens`` behind a row's last document."""
 
 _DOCUMENT_IDS = PackingContract(return_document_ids=True)
 """What ``"thd"`` output without a contract means."""
@@ -78,10 +73,10 @@ def convert_rows(
     shape = (len(rows), max(rows.row_length - 1, 0))
     int64 = torch.int64
     fields: dict[str, Any] = {
-        "input_ids": allocate(shape, int64),
-        "labels": allocate(shape, int64),
-        "position_ids": allocate(shape, int64),
-        "padding_mask": allocate(shape, torch.bool),
+        "input_ids": allocate(shape, dtype=int64),
+        "labels": allocate(shape, dtype=int64),
+        "position_ids": allocate(shape, dtype=int64),
+        "padding_mask": allocate(shape, dtype=torch.bool),
     }
     written = {
         "input_ids": fields["input_ids"],
@@ -90,56 +85,56 @@ def convert_rows(
         "padding_mask": fields["padding_mask"],
     }
     if keep_ids or not joined:
-        ids = written["document_ids"] = allocate(shape, int64)
+        ids = written["document_ids"] = allocate(shape, dtype=int64)
         if keep_ids:
             fields["document_ids"] = ids
     if joined:  # as enable_xdoc_attention does
-        ids = written["row_ids"] = allocate(shape, int64)
+        ids = written["row_ids"] = allocate(shape, dtype=int64)
     if metadata:
-        written["columns"] = fields["packed_token_indices"] = allocate(shape, int64)
+        written["columns"] = fields["packed_token_indices"] = allocate(shape, dtype=int64)
+    more: dict[str, Any] = {}
+    if contract is not None and rows.row_length > 1:  # else collation tells that rows are too short
+        more = _boundaries(rows, joined=joined, thd=not batched, metadata=metadata, fields=fields)
     sample_batch.collate(
         rows,
         shift=True,
         ignore_index=ignore_index,
         mask_segment_starts=mask_segment_starts,
-        positions_through_row=joined,
+        joined=joined,
         **written,
+        **more,
     )
     if joined or contract is not None:
         fields["attention_document_ids"] = ids
-    if contract is not None:
-        if batched:
-            fields["_packed_seq_ids"] = ids
-            block_causal = contract.packed_mask_type == "block_causal"
-            fields["attention_mask"] = build_block_causal_mask(ids) if block_causal else ids
-        else:
-            fields["seq_lens"], fields["seq_lens_padded"] = _slots(rows, joined=joined)
-            fields["qkv_format"] = "thd"
-    if metadata:
-        fields["cu_seqlens"], fields["max_seqlen"] = _boundaries(rows, joined=joined)
+    if batched and contract is not None:
+        fields["_packed_seq_ids"] = ids
+        block_causal = contract.packed_mask_type == "block_causal"
+        fields["attention_mask"] = build_block_causal_mask(ids) if block_causal else ids
     return cast(TrainingBatch, fields)
 
 
-def _slots(rows: Rows, *, joined: bool) -> tuple[Tensor, Tensor]:
-    """``seq_lens`` and ``seq_lens_padded``: the last slot of a row takes its padding."""
-    _require_token(rows)
-    splits = rows.splits.tolist()
-    for row, first in enumerate(splits[:-1]):
-        if first == splits[row + 1]:
-            raise ConfigError(f"row {row} of the batch has no token, expected at least one in thd")
-    lengths, padded = rows.seq_lens(joined=joined, fill=UNUSED_LENGTH)
-    return torch.from_numpy(lengths), torch.from_numpy(padded)
-
-
-def _boundaries(rows: Rows, *, joined: bool) -> tuple[Tensor, int]:
-    """``cu_seqlens`` and ``max_seqlen`` of :class:`zephon.packing.PackedSequenceMetadata`."""
-    _require_token(rows)
-    ends, longest = rows.cu_seqlens(
-        shift=True, include_padding=False, fill=UNUSED_BOUNDARY, joined=joined
-    )
-    return torch.from_numpy(ends), max(longest.tolist())
-
-
-def _require_token(rows: Rows) -> None:
-    if not len(rows.length):
+def _boundaries(
+    rows: Rows, *, joined: bool, thd: bool, metadata: bool, fields: dict[str, Any]
+) -> dict[str, Any]:
+    """Put the lengths of documents into ``fields``; returns what collation is to fill of them."""
+    if not (thd or metadata):
+        return {}
+    count, longest, empty_row = rows.document_count(joined=joined)
+    if not count:
         raise ConfigError("the batch is all padding, expected at least one valid token")
+    if metadata:
+        tables = {"cu_seqlens": torch.empty((len(rows), count + 1), dtype=torch.int32)}
+        fields["max_seqlen"] = longest
+    else:
+        if empty_row >= 0:
+            raise ConfigError(
+                f"row {empty_row} of the batch has no token, expected at least one in thd"
+            )
+        shape = (len(rows), count)
+        tables = {
+            "seq_lens": torch.empty(shape, dtype=torch.int64),
+            "seq_lens_padded": torch.empty(shape, dtype=torch.int64),
+        }
+        fields["qkv_format"] = "thd"
+    fields.update(tables)
+    return {"slots": count, **tables}

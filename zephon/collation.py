@@ -152,7 +152,7 @@ class _Collation:
                 shift=options.return_labels,
                 ignore_index=options.ignore_index,
                 mask_segment_starts=options.mask_segment_starts,
-                positions_through_row=options.position_mode == "sequence",
+                joined=options.position_mode == "sequence",
                 **arrays,
             )
         return arrays

@@ -187,7 +187,7 @@ class Rows:
         )
 
     def cu_seqlens(
-        self, *, shift: bool, include_padding: bool, fill: int, joined: bool = False
+        self, *, shift: bool, include_padding: bool, fill: int
     ) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
         """Cumulative lengths of each row's segments, as the shifted inputs see them.
 
@@ -199,8 +199,6 @@ class Rows:
             Whether trailing padding counts as one more segment.
         fill : int
             What stands behind the last boundary of a row.
-        joined : bool
-            Count the segments of a row as one.
 
         Returns
         -------
@@ -209,7 +207,9 @@ class Rows:
         max_seqlen : int32 ``[B]``
             The longest segment of each row.
         """
-        slots = self._most_segments(joined) + 1 + include_padding
+        # A list, since rows are few and a call into NumPy costs as much as many of them.
+        splits = self.splits.tolist()
+        slots = max(map(sub, splits[1:], splits), default=0) + 1 + include_padding
         out = np.empty((len(self), slots), dtype=np.int32)
         longest = np.empty(len(self), dtype=np.int32)
         needed = collate.row_cu_seqlens(
@@ -217,43 +217,19 @@ class Rows:
             self.splits,
             width=self.row_length - shift,
             include_padding=include_padding,
-            joined=joined,
             fill=fill,
             cu_seqlens=out,
             max_seqlen=longest,
         )
-        return _first_columns(out, max(needed, 1)), longest
+        if 0 < needed < slots:
+            out = np.ascontiguousarray(out[:, :needed])
+        return out, longest
 
-    def seq_lens(self, *, joined: bool, fill: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Lengths of each row's segments as the shifted inputs see them, and of their slots.
-
-        Returns
-        -------
-        seq_lens, seq_lens_padded : int64 ``[B, K]``
-            They differ where a row has padding, which the slot of its last segment takes;
-            ``fill`` where a row has no more segments.
-        """
-        shape = (len(self), self._most_segments(joined))
-        lengths, padded = np.empty(shape, dtype=np.int64), np.empty(shape, dtype=np.int64)
-        needed = collate.row_seq_lens(
-            self.length,
-            self.splits,
-            width=self.row_length - 1,
-            joined=joined,
-            fill=fill,
-            seq_lens=lengths,
-            seq_lens_padded=padded,
+    def document_count(self, *, joined: bool) -> tuple[int, int, int]:
+        """Documents in the shifted inputs: see :func:`zephon._native.collate.count_documents`."""
+        return collate.count_documents(
+            self.length, self.splits, width=self.row_length - 1, joined=joined
         )
-        return _first_columns(lengths, needed), _first_columns(padded, needed)
-
-    def _most_segments(self, joined: bool) -> int:
-        """Segments of the row that has most, at most one of them if they are ``joined``.
-
-        A list, since a batch has few rows and a call into NumPy costs as much as many of them.
-        """
-        splits = self.splits.tolist()
-        most = max(map(sub, splits[1:], splits), default=0)
-        return min(most, 1) if joined else most
 
     def collate(
         self,
@@ -267,9 +243,9 @@ class Rows:
 
         ``W`` is ``row_length - 1`` with ``shift``, else ``row_length``. Names:
         ``input_ids`` and ``labels`` (int64), ``positions`` and ``document_ids`` (both
-        int64 or both int32), ``padding_mask`` (bool), ``row_ids`` and ``columns`` (int64),
-        as :func:`zephon._native.collate.collate_rows` says, which also takes
-        ``positions_through_row``. Outputs are arrays, or tensors, which cost less.
+        int64 or both int32), ``padding_mask`` (bool), ``row_ids`` and ``columns`` (int64).
+        Those of documents, and ``joined``, are as
+        :func:`zephon._native.collate.collate_rows` says. Arrays, or tensors, which cost less.
 
         Returns
         -------
@@ -298,11 +274,6 @@ class Rows:
             loss_mask=self.loss_masks if self.aligned else None,
             **outputs,
         )
-
-
-def _first_columns(table: NDArray[Any], count: int) -> NDArray[Any]:
-    """``[B, count]`` of a table that may have more columns."""
-    return table if table.shape[1] == count else np.ascontiguousarray(table[:, :count])
 
 
 @dataclass(frozen=True, slots=True)

@@ -85,7 +85,8 @@ struct OutsideVocabulary {
 //
 // One fused loop per segment: about 8 bytes written per token and wanted output (4
 // for an int32 one) and one read of the source, whose first lines are prefetched some segments
-// ahead; row_ids and columns are written row by row beside it. No allocation.
+// ahead; row_ids and columns are written row by row beside it, and without input_ids each output
+// has a loop of its own. No allocation.
 [[nodiscard]] OutsideVocabulary collate_rows(const SegmentTable& table,
                                              const SegmentSources& sources,
                                              const CollateOptions& options,

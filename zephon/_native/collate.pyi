@@ -30,7 +30,11 @@ def collate_rows(
     padding_mask: NDArray[np.uint8] | NDArray[np.bool_] | Tensor | None = None,
     row_ids: NDArray[np.int64] | Tensor | None = None,
     columns: NDArray[np.int64] | Tensor | None = None,
-    positions_through_row: bool = False,
+    joined: bool = False,
+    slots: int = 0,
+    cu_seqlens: NDArray[np.int32] | Tensor | None = None,
+    seq_lens: NDArray[np.int64] | Tensor | None = None,
+    seq_lens_padded: NDArray[np.int64] | Tensor | None = None,
 ) -> tuple[int, int, int] | None: ...
 def row_cu_seqlens(
     seg_length: NDArray[np.int64],
@@ -41,15 +45,7 @@ def row_cu_seqlens(
     fill: int,
     cu_seqlens: NDArray[np.int32],
     max_seqlen: NDArray[np.int32],
-    joined: bool = False,
 ) -> int: ...
-def row_seq_lens(
-    seg_length: NDArray[np.int64],
-    row_splits: NDArray[np.int64],
-    *,
-    width: int,
-    joined: bool,
-    fill: int,
-    seq_lens: NDArray[np.int64],
-    seq_lens_padded: NDArray[np.int64],
-) -> int: ...
+def count_documents(
+    seg_length: NDArray[np.int64], row_splits: NDArray[np.int64], *, width: int, joined: bool
+) -> tuple[int, int, int]: ...

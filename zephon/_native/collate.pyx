@@ -33,11 +33,17 @@ cdef extern from "zephon/segments.hpp" namespace "zephon" nogil:
     RowCheck check_rows(const SegmentTable&, int64_t) noexcept
 
 cdef extern from "zephon/cu_seqlens.hpp" namespace "zephon" nogil:
-    int64_t count_boundaries(const SegmentTable&, int64_t, cbool, cbool) noexcept
+    cdef struct DocumentCount:
+        int64_t most
+        int64_t longest
+        int64_t empty_row
+    int64_t count_boundaries(const SegmentTable&, int64_t, cbool) noexcept
     void write_cu_seqlens "zephon::row_cu_seqlens"(
         const SegmentTable&, int64_t, cbool, cbool, int32_t, int64_t, int32_t*, int32_t*) noexcept
     void write_seq_lens "zephon::row_seq_lens"(
         const SegmentTable&, int64_t, cbool, int64_t, int64_t, int64_t*, int64_t*) noexcept
+    DocumentCount run_count "zephon::count_documents"(
+        const SegmentTable&, int64_t, cbool) noexcept
 
 cdef extern from "zephon/collate.hpp" namespace "zephon" nogil:
     cdef enum class TokenType:
@@ -291,36 +297,35 @@ cdef bint _is_tensor(object value) except -1:
     return not PyObject_CheckBuffer(value) and hasattr(value, "data_ptr")
 
 
-cdef void* _output(object value, str name, str dtype, int kinds, Py_ssize_t itemsize, int64_t rows,
-                   int64_t width, list held) except? NULL:
+cdef void* _output(object value, str name, str dtype, str tensor_dtype, int kinds,
+                   Py_ssize_t itemsize, tuple shape, list held) except? NULL:
     """The memory of an output, NULL for None; that of an array is borrowed by ``held``.
 
-    A tensor is asked for its address, which costs a twentieth of an array over it.
+    A tensor is asked for its address, which costs a fraction of an array over it.
     """
     cdef _Array array
     cdef uintptr_t address
     if value is None:
         return NULL
     if _is_tensor(value):
-        wanted = f"torch.int{8 * itemsize}" if kinds == SIGNED else "torch.bool"
-        kind, shape = str(value.dtype), tuple(value.shape)
-        if (kind, shape) != (wanted, (rows, width)) or not value.is_cpu or (
+        kind = str(value.dtype)
+        if kind != tensor_dtype or value.shape != shape or not value.is_cpu or (
                 not value.is_contiguous()):
-            raise ValueError(f"{name} must be a contiguous {wanted} tensor [{rows}, {width}] of "
-                             f"the CPU, got {kind} {list(shape)} on {value.device} with strides "
-                             f"{list(value.stride())}")
+            raise ValueError(
+                f"{name} must be a contiguous {tensor_dtype} tensor {list(shape)} of the CPU, got "
+                f"{kind} {list(value.shape)} on {value.device}, strides {list(value.stride())}")
         address = value.data_ptr()
         if address % <uintptr_t> itemsize != 0:
             raise ValueError(f"{name} must be aligned to its {itemsize} byte items")
         return <void*> address
-    array = _borrow(value, name, dtype, kinds, itemsize, 2, rows, width, True)
+    array = _borrow(value, name, dtype, kinds, itemsize, 2, shape[0], shape[1], True)
     held.append(array)
     return array.view.buf
 
 
-cdef int64_t* _int64_output(object value, str name, int64_t rows, int64_t width,
-                            list held) except? NULL:
-    return <int64_t*> _output(value, name, "an int64 array", SIGNED, 8, rows, width, held)
+cdef int64_t* _int64_output(object value, str name, tuple shape, list held) except? NULL:
+    return <int64_t*> _output(
+        value, name, "an int64 array", "torch.int64", SIGNED, 8, shape, held)
 
 
 cdef Py_ssize_t _itemsize(object value) except -1:
@@ -334,7 +339,8 @@ def collate_rows(
     object row_length, bint shift, object pad_id, object ignore_index, object vocab_size=0,
     object mask_start=None, object loss_mask=None, object input_ids=None, object labels=None,
     object positions=None, object document_ids=None, object padding_mask=None,
-    object row_ids=None, object columns=None, bint positions_through_row=False,
+    object row_ids=None, object columns=None, bint joined=False, object slots=0,
+    object cu_seqlens=None, object seq_lens=None, object seq_lens_padded=None,
 ):
     """Gather segments of documents into rows, widened to int64 and shifted.
 
@@ -378,8 +384,15 @@ def collate_rows(
         1 on every token, 0 on padding: document ids if the row is one document.
     columns : int64, optional
         The column of each token, -1 on padding.
-    positions_through_row : bool
-        Positions are 0 to ``W - 1`` in every row.
+    joined : bool
+        Rows are one document each for what follows, and positions are 0 to ``W - 1`` in all.
+    slots : int
+        Documents of a row at most, see :func:`count_documents`.
+    cu_seqlens : int32 ``[B, slots + 1]``, optional
+        Per row 0, then the end of each document; -1 behind the last one.
+    seq_lens, seq_lens_padded : int64 ``[B, slots]``, optional
+        Length of each document, and the same with the padding of the row added to its last
+        one; -1000 behind it.
 
     Returns
     -------
@@ -400,13 +413,21 @@ def collate_rows(
     cdef int64_t i, width
     cdef Py_ssize_t itemsize
     cdef str index_dtype = "an int64 or int32 array"
+    cdef str tensor_dtype = "torch.int64"
+    cdef tuple shape
+    cdef DocumentCount count
+    cdef cbool one
+    cdef int64_t room
+    cdef int32_t* cu_out
+    cdef int64_t* lens_out
+    cdef int64_t* padded_out
 
     options.row_length = _integer(row_length, "row_length", 1, INT32_MAX)
     options.shift = shift
     options.pad_id = _integer(pad_id, "pad_id", INT64_MIN, INT64_MAX)
     options.ignore_index = _integer(ignore_index, "ignore_index", INT64_MIN, INT64_MAX)
     options.vocab_size = _integer(vocab_size, "vocab_size", 0, INT64_MAX)
-    options.through_row = positions_through_row
+    options.through_row = joined
 
     a_length = _int64(seg_length, "seg_length", -1)
     a_splits = _int64(row_splits, "row_splits", -1)
@@ -452,21 +473,41 @@ def collate_rows(
     if labels is not None and not shift:
         raise ValueError("labels must be None without shift: they are the shifted tokens")
     width = options.row_length - 1 if shift else options.row_length
-    outputs.input_ids = _int64_output(input_ids, "input_ids", table.rows, width, held)
-    outputs.labels = _int64_output(labels, "labels", table.rows, width, held)
+    shape = (table.rows, width)
+    outputs.input_ids = _int64_output(input_ids, "input_ids", shape, held)
+    outputs.labels = _int64_output(labels, "labels", shape, held)
     itemsize = _itemsize(document_ids if positions is None else positions)
     outputs.index_type = IndexType.int32 if itemsize == 4 else IndexType.int64
+    if itemsize == 4:
+        tensor_dtype = "torch.int32"
     outputs.positions = _output(
-        positions, "positions", index_dtype, SIGNED, itemsize, table.rows, width, held)
+        positions, "positions", index_dtype, tensor_dtype, SIGNED, itemsize, shape, held)
     if positions is not None:
-        index_dtype += ", the same as positions"
+        index_dtype = "an int64 or int32 array, the same as positions"
     outputs.document_ids = _output(
-        document_ids, "document_ids", index_dtype, SIGNED, itemsize, table.rows, width, held)
+        document_ids, "document_ids", index_dtype, tensor_dtype, SIGNED, itemsize, shape, held)
     outputs.padding_mask = <uint8_t*> _output(
-        padding_mask, "padding_mask", "a uint8 or bool array", UNSIGNED | BOOL, 1, table.rows,
-        width, held)
-    outputs.row_ids = _int64_output(row_ids, "row_ids", table.rows, width, held)
-    outputs.columns = _int64_output(columns, "columns", table.rows, width, held)
+        padding_mask, "padding_mask", "a uint8 or bool array", "torch.bool", UNSIGNED | BOOL, 1,
+        shape, held)
+    outputs.row_ids = _int64_output(row_ids, "row_ids", shape, held)
+    outputs.columns = _int64_output(columns, "columns", shape, held)
+    if cu_seqlens is not None or seq_lens is not None or seq_lens_padded is not None:
+        room = _integer(slots, "slots", 0, INT32_MAX)
+        one = joined
+        with nogil:
+            count = run_count(table, width, one)
+        if room < count.most:
+            raise ValueError(f"slots must be at least {count.most}, got {room}")
+        shape = (table.rows, room + 1)
+        cu_out = <int32_t*> _output(cu_seqlens, "cu_seqlens", "an int32 array", "torch.int32",
+                                    SIGNED, 4, shape, held)
+        shape = (table.rows, room)
+        lens_out = _int64_output(seq_lens, "seq_lens", shape, held)
+        padded_out = _int64_output(seq_lens_padded, "seq_lens_padded", shape, held)
+        with nogil:
+            write_seq_lens(table, width, one, -1000, room, lens_out, padded_out)
+            if cu_out != NULL:
+                write_cu_seqlens(table, width, False, one, -1, room + 1, cu_out, NULL)
 
     with nogil:
         outside = run_collate(table, sources, options, outputs)
@@ -477,7 +518,7 @@ def collate_rows(
 
 def row_cu_seqlens(
     object seg_length, object row_splits, *, object width, bint include_padding, object fill,
-    object cu_seqlens, object max_seqlen, bint joined=False,
+    object cu_seqlens, object max_seqlen,
 ):
     """Write where the segments of each row begin and end, counted in its input columns.
 
@@ -496,9 +537,6 @@ def row_cu_seqlens(
         Per row 0, then the end of each segment, strictly ascending and at most W.
     max_seqlen : int32 ``[B]``, written
         The longest of the row's steps, 0 if it has none.
-    joined : bool
-        Count the segments of a row as one.
-
     Returns
     -------
     int
@@ -507,7 +545,6 @@ def row_cu_seqlens(
     cdef int64_t columns = _integer(width, "width", 0, INT32_MAX)
     cdef int32_t unused = <int32_t> _integer(fill, "fill", INT32_MIN, INT32_MAX)
     cdef cbool padding = include_padding
-    cdef cbool one = joined
     cdef _Array a_length = _int64(seg_length, "seg_length", -1)
     cdef _Array a_splits = _int64(row_splits, "row_splits", -1)
     cdef SegmentTable table = _table(a_length, a_splits, columns + 1, "width + 1")
@@ -520,52 +557,36 @@ def row_cu_seqlens(
     cdef int64_t slots = a_cu.view.shape[1]
     cdef int64_t needed
     with nogil:
-        needed = count_boundaries(table, columns, padding, one)
+        needed = count_boundaries(table, columns, padding)
     if slots < needed:
         raise ValueError(f"cu_seqlens must have at least {needed} slots in each row, got {slots}")
     with nogil:
-        write_cu_seqlens(table, columns, padding, one, unused, slots, cu_out, max_out)
+        write_cu_seqlens(table, columns, padding, False, unused, slots, cu_out, max_out)
     return needed
 
 
-def row_seq_lens(
-    object seg_length, object row_splits, *, object width, bint joined, object fill,
-    object seq_lens, object seq_lens_padded,
-):
-    """Write the length of each segment of a row in its input columns, and the room it takes.
+def count_documents(object seg_length, object row_splits, *, object width, bint joined):
+    """Count the documents that rows have in their input columns.
 
     Parameters
     ----------
-    seg_length, row_splits, width, joined
+    seg_length, row_splits, width
         As :func:`row_cu_seqlens` takes them.
-    fill : int
-        What unused slots hold.
-    seq_lens, seq_lens_padded : int64 ``[B, slots]``, written
-        The length, and the length with the padding of the row for the last of them.
+    joined : bool
+        Count the segments of a row as one.
 
     Returns
     -------
-    int
-        The slots used by the row that uses most; ``slots`` must be at least that.
+    (most, longest, empty_row) : tuple of int
+        Documents of the row that has most, columns of the longest one, and the first row
+        that has none; -1 if there is no such row.
     """
     cdef int64_t columns = _integer(width, "width", 0, INT32_MAX)
-    cdef int64_t unused = _integer(fill, "fill", INT64_MIN, INT64_MAX)
     cdef cbool one = joined
     cdef _Array a_length = _int64(seg_length, "seg_length", -1)
     cdef _Array a_splits = _int64(row_splits, "row_splits", -1)
     cdef SegmentTable table = _table(a_length, a_splits, columns + 1, "width + 1")
-    cdef _Array a_lens = _borrow(seq_lens, "seq_lens", "an int64 array", SIGNED, 8, 2,
-                                 table.rows, -1, True)
-    cdef int64_t slots = a_lens.view.shape[1]
-    cdef _Array a_padded = _borrow(seq_lens_padded, "seq_lens_padded", "an int64 array", SIGNED,
-                                   8, 2, table.rows, slots, True)
-    cdef int64_t* lens_out = <int64_t*> a_lens.view.buf
-    cdef int64_t* padded_out = <int64_t*> a_padded.view.buf
-    cdef int64_t needed
+    cdef DocumentCount count
     with nogil:
-        needed = count_boundaries(table, columns, False, one) - 1
-    if slots < needed:
-        raise ValueError(f"seq_lens must have at least {needed} slots in each row, got {slots}")
-    with nogil:
-        write_seq_lens(table, columns, one, unused, slots, lens_out, padded_out)
-    return needed
+        count = run_count(table, columns, one)
+    return count.most, count.longest, count.empty_row
