@@ -177,11 +177,9 @@ class Collator {
       const Destination<Index> to{at(out_.input_ids, 0), at(out_.labels, 1), at(positions_, 0),
                                   at(document_ids_, 0)};
       seen |= with_tokens(buffer, [&]<typename Token>(const Token* tokens) {
-        return kCopyRuns<Token, Index>[wanted_](tokens + start + first_target,
-                                                inputs - first_target, to,
-                                                options_.through_row ? column + first_target
-                                                                     : first_target,
-                                                document, last_id_);
+        return kCopyRuns<Token, Index>[wanted_](
+            tokens + start + first_target, inputs - first_target, to,
+            options_.through_row ? column + first_target : first_target, document, last_id_);
       });
     }
     if (const std::int64_t i = std::max(inputs, first_target); i < length) {

@@ -1,6 +1,7 @@
 #include "zephon/cu_seqlens.hpp"
 
 #include <algorithm>
+#include <numeric>
 
 namespace zephon {
 namespace {
@@ -10,10 +11,16 @@ template <typename Boundary>
 void for_each_boundary(const SegmentTable& table, std::int64_t row, std::int64_t width,
                        bool include_padding, bool joined, Boundary boundary) noexcept {
   std::int64_t at = 0;
-  const std::int64_t end = table.row_splits[row + 1];
-  for (std::int64_t s = table.row_splits[row]; s < end && at < width; ++s) {
-    at = std::min(at + table.length[s], width);
-    if (!joined || s + 1 == end || at == width) boundary(at);
+  const std::int64_t* const end = table.length + table.row_splits[row + 1];
+  const std::int64_t* length = table.length + table.row_splits[row];
+  if (joined) {
+    at = std::min(std::accumulate(length, end, at), width);
+    if (at > 0) boundary(at);
+  } else {
+    for (; length < end && at < width; ++length) {
+      at = std::min(at + *length, width);
+      boundary(at);
+    }
   }
   if (include_padding && at < width) boundary(width);
 }
@@ -70,8 +77,7 @@ void row_seq_lens(const SegmentTable& table, std::int64_t width, bool joined, st
   }
 }
 
-DocumentCount count_documents(const SegmentTable& table, std::int64_t width,
-                              bool joined) noexcept {
+DocumentCount count_documents(const SegmentTable& table, std::int64_t width, bool joined) noexcept {
   DocumentCount found;
   for (std::int64_t row = 0; row < table.rows; ++row) {
     std::int64_t count = 0;

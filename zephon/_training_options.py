@@ -59,8 +59,7 @@ class TrainingOptions:
         ):
             if isinstance(value, str):
                 raise ConfigTypeError(
-                    f"{name} is the str {value!r}, expected a sequence of names, "
-                    "not a string"
+                    f"{name} is the str {value!r}, expected a sequence of names, not a string"
                 )
         for name in _ABOUT_LABELS if not self.return_labels else ():
             if getattr(self, name):

@@ -187,8 +187,7 @@ def check_output_format(output_format: str) -> None:
     """Refuse an output format that is not a :data:`BatchOutputFormat` with a ConfigError."""
     if output_format not in _BATCH_OUTPUT_FORMATS:
         raise ConfigError(
-            f"output_format is {output_format!r}, "
-            f"expected one of {_listed(_BATCH_OUTPUT_FORMATS)}"
+            f"output_format is {output_format!r}, expected one of {_listed(_BATCH_OUTPUT_FORMATS)}"
         )
 
 

@@ -113,8 +113,9 @@ CASE("a row as one document has ids, columns and positions of its own") {
   const std::vector<std::int32_t> which(3, 0);
   const zephon::SegmentSources sources{&buffer, which.data(), batch.start.data(), nullptr, 1};
   const zephon::CollateOptions options{batch.row_length, true, kPad, kIgnore, 0, true};
-  const zephon::CollateOutputs outputs{nullptr, nullptr, positions.data(), nullptr, nullptr,
-                                       zephon::IndexType::int64, row_ids.data(), columns.data()};
+  const zephon::CollateOutputs outputs{nullptr,        nullptr,       positions.data(),
+                                       nullptr,        nullptr,       zephon::IndexType::int64,
+                                       row_ids.data(), columns.data()};
   CHECK_EQ(zephon::collate_rows(batch.table(), sources, options, outputs).segment, -1);
   CHECK_EQ(positions, (Ids{0, 1, 2, 3, 0, 1, 2, 3}));
   CHECK_EQ(row_ids, (Ids{1, 1, 1, 1, 1, 1, 0, 0}));

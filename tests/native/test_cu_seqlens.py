@@ -75,9 +75,7 @@ def test_documents_are_counted_as_the_oracle_does(
     rows, width = table
     found = [documents(row, width=width, joined=joined) for row in rows]
     call = arguments(rows, width, 1)
-    assert count_documents(
-        call["seg_length"], call["row_splits"], width=width, joined=joined
-    ) == (
+    assert count_documents(call["seg_length"], call["row_splits"], width=width, joined=joined) == (
         max(map(len, found), default=0),
         max((n for row in found for n in row), default=0),
         next((i for i, row in enumerate(found) if not row), -1),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 
 @dataclass(frozen=True)
@@ -97,7 +98,7 @@ def documents(lengths: Sequence[int], *, width: int, joined: bool) -> list[int]:
     ends = cu_seqlens(lengths, width=width, include_padding=False)
     if joined and len(ends) > 1:
         ends = [0, ends[-1]]
-    return [end - start for start, end in zip(ends, ends[1:], strict=False)]
+    return [end - start for start, end in pairwise(ends)]
 
 
 def slots(documents: Sequence[int], *, width: int) -> list[int]:

@@ -330,6 +330,8 @@ cdef int64_t* _int64_output(object value, str name, tuple shape, list held) exce
 
 cdef Py_ssize_t _itemsize(object value) except -1:
     """Bytes of an index in an output that was given: 4 or, also of what is no output, 8."""
+    if value is None:
+        return 8
     size = value.element_size() if _is_tensor(value) else getattr(value, "itemsize", 8)
     return 4 if size == 4 else 8
 
