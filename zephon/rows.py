@@ -287,6 +287,14 @@ class RowTokens:
     rows: Rows
     row: int
 
+    @property
+    def table(self) -> tuple[Any, ...]:
+        """What :mod:`zephon._native.cursors` hashes the same tokens by, without going through."""
+        rows = self.rows
+        return (
+            rows.buffers, rows.buffer, rows.start, rows.length, rows.splits, self.row, CHECK_TOKENS,
+        )  # fmt: skip
+
     def __iter__(self) -> Iterator[NDArray[np.integer[Any]]]:
         rows = self.rows
         segments = slice(*rows.splits[self.row : self.row + 2].tolist())
