@@ -96,6 +96,8 @@ def allocator(pool: TensorPool | None, pin_memory: bool) -> Allocate:
     """
     import torch
 
+    if pool is None and pin_memory is False:
+        return torch.empty
     if pool is not None:
         if not isinstance(pool, TensorPool):
             raise ConfigTypeError(f"pool is {pool!r}, expected a TensorPool or None")
@@ -107,8 +109,6 @@ def allocator(pool: TensorPool | None, pin_memory: bool) -> Allocate:
         return pool.empty
     if not isinstance(pin_memory, bool):
         raise ConfigTypeError(f"pin_memory is {pin_memory!r}, expected True or False")
-    if not pin_memory:
-        return torch.empty
     if not torch.cuda.is_available():
         raise ConfigError(
             "pin_memory=True pins memory for copies to a CUDA device, and torch finds none here: "

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import torch
 
+from zephon._memory import TensorPool, allocator
 from zephon._packed_sequences import build_block_causal_mask
 from zephon._training_batch import TrainingBatch
 from zephon.errors import ConfigError
@@ -24,7 +25,6 @@ from zephon.packing import (
 from zephon.rows import Rows
 
 if TYPE_CHECKING:
-    from zephon._memory import Allocate
     from zephon.types import SampleBatch
 
 _DOCUMENT_IDS = PackingContract(return_document_ids=True)
@@ -40,7 +40,8 @@ def convert_rows(
     mask_segment_starts: bool,
     joined: bool,
     output_format: BatchOutputFormat,
-    allocate: Allocate,
+    pool: TensorPool | None,
+    pin_memory: bool,
 ) -> TrainingBatch:
     """Make a training batch of ``rows``, which are those of ``sample_batch``.
 
@@ -54,14 +55,15 @@ def convert_rows(
     output_format : {"batched", "thd"}
         The representation. A batch without a token, or with a row without one, can only be
         ``"batched"``, and the former only without metadata.
-    allocate : callable
-        Makes the tensors ``[B, S]``.
+    pool, pin_memory
+        Where the tensors ``[B, S]`` take their memory from, see :func:`zephon._memory.allocator`.
 
     Raises
     ------
     ConfigError
         The contract or the format is unknown, or the batch has no token where one is needed.
     """
+    allocate = allocator(pool, pin_memory)
     check_output_format(output_format)
     batched = output_format == "batched"
     contract = None if batched else _DOCUMENT_IDS

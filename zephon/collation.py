@@ -42,8 +42,8 @@ class Collatable(Protocol):
         """The segment table."""
         ...
 
-    def collate(self, rows: Rows, *, shift: bool, ignore_index: int, **more: Any) -> None:
-        """Fill arrays from the table."""
+    def collate(self, rows: Rows, **given: Any) -> None:
+        """Fill arrays or tensors from the table: :meth:`zephon.rows.Rows.collate`."""
         ...
 
     def field(self, name: str, rows: Rows, width: int) -> NDArray[Any]:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from types import TracebackType
+from functools import cache
+from types import ModuleType, TracebackType
 from typing import TYPE_CHECKING, Any
 
-from zephon._memory import allocator
 from zephon.errors import ConfigError, ConfigTypeError, LifecycleError, StateError
 from zephon.options import check_int
 
@@ -77,14 +77,12 @@ def convert_text_batch(
         A payload without token ids; rows of fewer than two tokens, of different
         lengths, or longer than ``pad_to_length``; positions that do not restart at 0.
     """
-    from zephon._text_batch import convert_rows
-
     if pad_to_length is not None and pad_token_id is None:
         raise ConfigError("pad_to_length needs pad_token_id: what should rows be padded with?")
     rows = sample_batch.rows(row_length=pad_to_length, pad_token_id=pad_token_id or 0)
     if not len(rows):
         raise ConfigError("the batch has no rows, expected at least one")
-    return convert_rows(
+    batch: TrainingBatch = _text_batch().convert_rows(
         sample_batch,
         rows,
         packing_contract,
@@ -92,8 +90,18 @@ def convert_text_batch(
         mask_segment_starts=mask_segment_starts,
         joined=allow_cross_document_attention,
         output_format=output_format,
-        allocate=allocator(pool, pin_memory),
+        pool=pool,
+        pin_memory=pin_memory,
     )
+    return batch
+
+
+@cache
+def _text_batch() -> ModuleType:
+    """The module that needs torch; an import statement for each batch would be dear."""
+    from zephon import _text_batch
+
+    return _text_batch
 
 
 class ZephonDataLoader(Iterator["TrainingBatch"]):

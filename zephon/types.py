@@ -271,8 +271,8 @@ class SampleBatch:
                 raise self._data_error(rows, segment, error.message) from None
         return rows.spread(values, width)
 
-    def collate(self, rows: Rows, *, shift: bool, ignore_index: int, **more: Any) -> None:
-        """:meth:`Rows.collate`, with a token outside the vocabulary told by its document.
+    def collate(self, rows: Rows, **given: Any) -> None:
+        """:meth:`Rows.collate` as it is ``given``, with a bad token told by its document.
 
         Padding that payloads made by hand come with stays what it is.
         """
@@ -281,7 +281,7 @@ class SampleBatch:
         else:
             for source in set(rows.source.tolist()) - {-1}:
                 self._datasets[source].check(rows.row[rows.source == source])
-        bad = rows.collate(shift=shift, ignore_index=ignore_index, **more)
+        bad = rows.collate(**given)
         if bad is not None:
             segment, at, token = bad
             at += int(rows.offset[segment])
@@ -292,8 +292,8 @@ class SampleBatch:
             if token < 0:
                 told = "but ids are not negative: was it written with too small an integer type?"
             raise self._data_error(rows, segment, f"token {at} is {token}, {told}")
-        if self._rows is None and more.get("input_ids") is not None:
-            inputs = np.asarray(more["input_ids"])
+        if self._rows is None and given.get("input_ids") is not None:
+            inputs = np.asarray(given["input_ids"])
             for row, (tokens, real) in enumerate(
                 zip(rows.buffers, rows.lengths().tolist(), strict=True)
             ):
