@@ -55,8 +55,7 @@ def collate(batch: SampleBatch) -> dict[str, torch.Tensor]:
     shape = (ROWS, LENGTH)
     fields = {name: torch.empty(shape, dtype=torch.int64) for name in FIELDS}
     fields["padding_mask"] = torch.empty(shape, dtype=torch.bool)
-    arrays = {name: value.numpy() for name, value in fields.items()}
-    batch.collate(batch.rows(), shift=True, ignore_index=-100, mask_segment_starts=False, **arrays)
+    batch.collate(batch.rows(), shift=True, ignore_index=-100, mask_segment_starts=False, **fields)
     return fields
 
 

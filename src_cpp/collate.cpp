@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <limits>
+#include <numeric>
 #include <utility>
 
 namespace zephon {
@@ -36,7 +37,9 @@ struct Destination {
   Index* document_ids;
 };
 
-enum : unsigned { kInputIds = 1, kLabels = 2, kPositions = 4, kDocumentIds = 8, kSubsets = 16 };
+// What a run is copied to besides input_ids; kAny is any set without them, which no batch is
+// made of, so it has no loop of its own.
+enum : unsigned { kLabels = 1, kPositions = 2, kDocumentIds = 4, kAny = 8, kSubsets = 9 };
 
 // One pass over `count` tokens that writes exactly the outputs in `kWanted`;
 // returns the union of outside() over them.
@@ -49,9 +52,18 @@ std::uint64_t copy_run(const Token* __restrict tokens, std::int64_t count,
   Index* __restrict const positions = to.positions;
   Index* __restrict const document_ids = to.document_ids;
   std::uint64_t seen = 0;
+  if constexpr (kWanted == kAny) {
+    for (std::int64_t i = 0; i < count; ++i) {
+      seen |= outside(static_cast<std::int64_t>(tokens[i]), last);
+    }
+    if (labels != nullptr) std::copy_n(tokens, count, labels);
+    if (positions != nullptr) std::iota(positions, positions + count, static_cast<Index>(position));
+    if (document_ids != nullptr) std::fill_n(document_ids, count, document);
+    return seen;
+  }
   for (std::int64_t i = 0; i < count; ++i) {
     const auto id = static_cast<std::int64_t>(tokens[i]);
-    if constexpr ((kWanted & kInputIds) != 0) input_ids[i] = id;
+    input_ids[i] = id;
     if constexpr ((kWanted & kLabels) != 0) labels[i] = id;
     if constexpr ((kWanted & kPositions) != 0) positions[i] = static_cast<Index>(position + i);
     if constexpr ((kWanted & kDocumentIds) != 0) document_ids[i] = document;
@@ -104,10 +116,11 @@ class Collator {
         width_(options.shift ? options.row_length - 1 : options.row_length),
         checked_(options.vocab_size > 0),
         last_id_(static_cast<std::uint64_t>(options.vocab_size) - 1),
-        wanted_((outputs.input_ids != nullptr ? kInputIds : 0u) |
-                (outputs.labels != nullptr ? kLabels : 0u) |
-                (outputs.positions != nullptr ? kPositions : 0u) |
-                (outputs.document_ids != nullptr ? kDocumentIds : 0u)) {}
+        wanted_(outputs.input_ids == nullptr
+                    ? kAny
+                    : (outputs.labels != nullptr ? kLabels : 0u) |
+                          (outputs.positions != nullptr ? kPositions : 0u) |
+                          (outputs.document_ids != nullptr ? kDocumentIds : 0u)) {}
 
   OutsideVocabulary run() const noexcept {
     for (std::int64_t s = 0; s < std::min(kPrefetchAhead, table_.segments); ++s) look_ahead(s);
@@ -121,6 +134,7 @@ class Collator {
         column += table_.length[s];
       }
       padding(row, column);
+      through_row(row, column);
     }
     return {};
   }
@@ -163,9 +177,9 @@ class Collator {
       const Destination<Index> to{at(out_.input_ids, 0), at(out_.labels, 1), at(positions_, 0),
                                   at(document_ids_, 0)};
       seen |= with_tokens(buffer, [&]<typename Token>(const Token* tokens) {
-        return kCopyRuns<Token, Index>[wanted_](tokens + start + first_target,
-                                                inputs - first_target, to, first_target, document,
-                                                last_id_);
+        return kCopyRuns<Token, Index>[wanted_](
+            tokens + start + first_target, inputs - first_target, to,
+            options_.through_row ? column + first_target : first_target, document, last_id_);
       });
     }
     if (const std::int64_t i = std::max(inputs, first_target); i < length) {
@@ -205,9 +219,24 @@ class Collator {
     // The last real token has no target either.
     pad(out_.labels, std::clamp<std::int64_t>(filled - 1, 0, width_), options_.ignore_index);
     if (positions_ != nullptr) {
+      const std::int64_t zero = options_.through_row ? 0 : real;
       for (std::int64_t i = real; i < width_; ++i) {
-        positions_[begin + i] = static_cast<Index>(i - real);
+        positions_[begin + i] = static_cast<Index>(i - zero);
       }
+    }
+  }
+
+  // What depends on nothing but the `filled` tokens of `row`.
+  void through_row(std::int64_t row, std::int64_t filled) const noexcept {
+    const std::int64_t begin = row * width_;
+    const std::int64_t real = std::min(filled, width_);
+    if (std::int64_t* const out = out_.row_ids; out != nullptr) {
+      std::fill(out + begin, out + (begin + real), 1);
+      std::fill(out + (begin + real), out + (begin + width_), 0);
+    }
+    if (std::int64_t* const out = out_.columns; out != nullptr) {
+      std::iota(out + begin, out + (begin + real), 0);
+      std::fill(out + (begin + real), out + (begin + width_), -1);
     }
   }
 

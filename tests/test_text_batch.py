@@ -309,6 +309,30 @@ def test_the_loader_makes_of_its_segments_what_the_two_steps_make_of_the_tensors
             assert batch[name] == value
 
 
+@pytest.mark.parametrize("xdoc", [False, True])
+@pytest.mark.parametrize("output_format", ["batched", "thd"])
+@pytest.mark.parametrize("contract", [None, DOCUMENT_IDS, METADATA, PackingContract()])
+def test_no_tensor_shares_memory_with_one_of_other_values(contract, output_format, xdoc):
+    record = SampleRecord(
+        SampleMeta((0, 0, 0), 0, 0), {"input_ids": np.arange(5), "positions": [0, 1, 0, 1, 2]}
+    )
+    batch = convert_text_batch(
+        SampleBatch([record] * 2),
+        contract,
+        allow_cross_document_attention=xdoc,
+        output_format=output_format,
+    )
+    ids = {"attention_document_ids", "_packed_seq_ids", "attention_mask"}
+    ids |= set() if xdoc else {"document_ids"}
+    tensors = {n: v for n, v in batch.items() if isinstance(v, torch.Tensor)}
+    storages = {n: v.untyped_storage() for n, v in tensors.items()}
+    for name, value in tensors.items():
+        assert value.is_contiguous(), name
+        assert storages[name].nbytes() == value.nbytes, name
+        same = {n for n in tensors if storages[n].data_ptr() == storages[name].data_ptr()}
+        assert same == {name} or same <= ids, name
+
+
 def test_a_filler_row_of_one_token_is_one_document_of_one_token():
     meta = SampleMeta((0, 0, 0), 0, 0, tags={"_packing_metadata": {"padding_length": 3}})
     record = SampleRecord(meta, {"input_ids": [5, 0, 0, 0], "positions": [0, 0, 1, 2]})

@@ -6,10 +6,15 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from zephon._memory import TensorPool, allocator
 from zephon.errors import ConfigError, ConfigTypeError
+
+_TORCH_NAMES: dict[type[np.generic], str] = {
+    np.int64: "int64",
+    np.int32: "int32",
+    np.bool_: "bool",
+}
 
 
 class Container:
@@ -51,34 +56,37 @@ class Container:
                     f"dtype is {dtype!r}, expected 'auto', a torch dtype, a NumPy dtype or None"
                 ) from None
 
-    def empty(self, shape: tuple[int, int], dtype: type[np.generic]) -> NDArray[Any]:
-        """An array to fill, of a type that torch has."""
+    def empty(self, shape: tuple[int, int], dtype: type[np.generic]) -> Any:
+        """A tensor or an array to fill, of a type that torch has."""
         if self._torch is None:
             return np.empty(shape, dtype)
-        name = "bool" if dtype is np.bool_ else np.dtype(dtype).name
-        array: NDArray[Any] = self._allocate(shape, getattr(self._torch, name)).numpy()
-        return array
+        return self._allocate(shape, dtype=getattr(self._torch, _TORCH_NAMES[dtype]))
 
-    def wrap(self, array: NDArray[Any]) -> Any:
-        """``array`` in the container asked for; int64 gets the dtype asked for."""
+    def wrap(self, values: Any) -> Any:
+        """An array, or a tensor of :meth:`empty`, in the container asked for.
+
+        int64 gets the dtype asked for.
+        """
         if self.lists:
-            return array.tolist()
-        convert = array.dtype == np.int64
+            return values.tolist()
         if self._torch is None:
-            return array.astype(self._dtype, copy=False) if convert else array
-        tensor = self._torch.from_numpy(array)
-        return tensor.to(self._dtype) if convert else tensor
+            return values.astype(self._dtype, copy=False) if values.dtype == np.int64 else values
+        tensor = self._torch.from_numpy(values) if isinstance(values, np.ndarray) else values
+        kind, int64 = self._dtype, self._torch.int64
+        return tensor.to(kind) if kind is not int64 and tensor.dtype is int64 else tensor
 
-    def wrap_rows(self, array: NDArray[Any], widths: Sequence[int] | None, *, flatten: bool) -> Any:
+    def wrap_rows(self, values: Any, widths: Sequence[int] | None, *, flatten: bool) -> Any:
         """Rows ``[B, W]``; of each only ``widths[b]`` columns if rows differ in length."""
         if widths is None:
-            return self.wrap(array.reshape(-1) if flatten else array)
-        rows = [array[row, :width] for row, width in enumerate(widths)]
+            return self.wrap(values.reshape(-1) if flatten else values)
+        rows = [values[row, :width] for row, width in enumerate(widths)]
         return self.wrap(np.concatenate(rows)) if flatten else [self.wrap(row) for row in rows]
 
 
 def rename(fields: dict[str, Any], names: Mapping[str, str]) -> None:
     """Rename in place; swaps are allowed, nothing is overwritten."""
+    if not names:
+        return
     missing = [old for old in names if old not in fields]
     if missing:
         raise ConfigError(

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 import weakref
 from collections import deque
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +17,12 @@ from zephon.options import check_int
 if TYPE_CHECKING:
     import torch
 
-Allocate: TypeAlias = "Callable[[tuple[int, ...], torch.dtype], torch.Tensor]"
+
+class Allocate(Protocol):
+    """What makes a tensor to fill, called as ``torch.empty`` is."""
+
+    def __call__(self, shape: tuple[int, ...], /, *, dtype: torch.dtype) -> torch.Tensor: ...
+
 
 _ALIGNMENT = 64
 
@@ -91,6 +96,8 @@ def allocator(pool: TensorPool | None, pin_memory: bool) -> Allocate:
     """
     import torch
 
+    if pool is None and pin_memory is False:
+        return torch.empty
     if pool is not None:
         if not isinstance(pool, TensorPool):
             raise ConfigTypeError(f"pool is {pool!r}, expected a TensorPool or None")
@@ -102,8 +109,6 @@ def allocator(pool: TensorPool | None, pin_memory: bool) -> Allocate:
         return pool.empty
     if not isinstance(pin_memory, bool):
         raise ConfigTypeError(f"pin_memory is {pin_memory!r}, expected True or False")
-    if not pin_memory:
-        return _fresh
     if not torch.cuda.is_available():
         raise ConfigError(
             "pin_memory=True pins memory for copies to a CUDA device, and torch finds none here: "
@@ -112,13 +117,7 @@ def allocator(pool: TensorPool | None, pin_memory: bool) -> Allocate:
     return _pinned
 
 
-def _fresh(shape: Sequence[int], dtype: torch.dtype) -> torch.Tensor:
-    import torch
-
-    return torch.empty(shape, dtype=dtype)
-
-
-def _pinned(shape: Sequence[int], dtype: torch.dtype) -> torch.Tensor:
+def _pinned(shape: Sequence[int], *, dtype: torch.dtype) -> torch.Tensor:
     import torch
 
     return torch.empty(shape, dtype=dtype, pin_memory=True)

@@ -29,6 +29,17 @@ def sample_id(rows: Rows, datasets: Sequence[Dataset], segment: int) -> SampleId
     return source, *datasets[source].sample_id(row)
 
 
+def sample_ids(rows: Rows, datasets: Sequence[Dataset]) -> tuple[SampleId, ...]:
+    """:func:`sample_id` of the first segment of each row."""
+    sources, documents = [*rows.source.tolist(), -1], [*rows.row.tolist(), -1]
+    return tuple(
+        (-1, -1, -1)
+        if (source := sources[first]) < 0
+        else (source, *datasets[source].sample_id(documents[first]))
+        for first in rows.splits[:-1].tolist()
+    )
+
+
 def row_meta(
     rows: Rows,
     row: int,

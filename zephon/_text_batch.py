@@ -1,22 +1,20 @@
-"""From collated text to a training batch: attention policy first, then the representation.
+"""From rows to a training batch: attention policy and representation in one pass over the tokens.
 
 The same as :func:`zephon.attention.adapt_model_inputs` and
 :func:`zephon.output.convert_batch_output` make of any batch, but from the table of segments: where
-documents begin is known, so no token is looked at again.
+documents begin is known, so the kernel writes what was asked for and no token is looked at again.
 """
 
 from __future__ import annotations
 
-from itertools import accumulate, pairwise
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
-from torch import Tensor
 
+from zephon._memory import TensorPool, allocator
 from zephon._packed_sequences import build_block_causal_mask
 from zephon._training_batch import TrainingBatch
 from zephon.errors import ConfigError
-from zephon.output import UNUSED_LENGTH
 from zephon.packing import (
     BatchOutputFormat,
     PackedSequenceContract,
@@ -26,120 +24,119 @@ from zephon.packing import (
 )
 from zephon.rows import Rows
 
-UNUSED_BOUNDARY = -1
-"""Fills ``cu_seqlens`` behind a row's last document."""
+if TYPE_CHECKING:
+    from zephon.types import SampleBatch
+
+_DOCUMENT_IDS = PackingContract(return_document_ids=True)
+"""What ``"thd"`` output without a contract means."""
 
 
-def document_lengths(rows: Rows, *, joined: bool) -> list[list[int]]:
-    """Lengths of the documents of each row behind the shift; one for each row if ``joined``.
-
-    The last token of a full row is a label only, so its document is one shorter, or gone. Lists,
-    since a batch has few documents and a call into NumPy costs as much as many of them.
-    """
-    places = rows.row_length - 1
-    lengths, splits = rows.length.tolist(), rows.splits.tolist()
-    found = []
-    for first, end in pairwise(splits):
-        part = lengths[first:end]
-        if sum(part) > places:
-            part[-1] -= 1
-        if part and not part[-1]:
-            part.pop()
-        found.append([sum(part)] if joined and part else part)
-    return found
-
-
-def adapt_collated(
-    fields: dict[str, Tensor],
+def convert_rows(
+    sample_batch: SampleBatch,
     rows: Rows,
-    *,
     packing_contract: PackedSequenceContract | None,
-    allow_cross_document_attention: bool,
+    *,
+    ignore_index: int,
+    mask_segment_starts: bool,
+    joined: bool,
     output_format: BatchOutputFormat,
+    pool: TensorPool | None,
+    pin_memory: bool,
 ) -> TrainingBatch:
-    """Make a training batch of tensors that were collated from ``rows``.
+    """Make a training batch of ``rows``, which are those of ``sample_batch``.
 
     Parameters
     ----------
-    fields : dict
-        ``input_ids``, ``labels``, ``position_ids``, ``document_ids`` int64 and ``padding_mask``
-        bool, all ``[B, S]``. The batch takes them over; none is written into. Positions are not
-        needed with cross-document attention, which counts them through the row.
-    rows : Rows
-        What they were collated from.
     packing_contract : PackedSequenceContract or None
         What the model asks for. None: nothing beyond ``document_ids``, so that no
         mask is built.
-    allow_cross_document_attention : bool
-        Whether the tokens of a row see those of earlier documents.
+    joined : bool
+        Whether the tokens of a row see those of earlier documents (cross-document attention).
     output_format : {"batched", "thd"}
         The representation. A batch without a token, or with a row without one, can only be
         ``"batched"``, and the former only without metadata.
+    pool, pin_memory
+        Where the tensors ``[B, S]`` take their memory from, see :func:`zephon._memory.allocator`.
 
     Raises
     ------
     ConfigError
         The contract or the format is unknown, or the batch has no token where one is needed.
     """
+    allocate = allocator(pool, pin_memory)
     check_output_format(output_format)
-    batch = cast(TrainingBatch, fields)
-    if allow_cross_document_attention:  # as enable_xdoc_attention does
-        length, places = batch["input_ids"].shape
-        batch["attention_document_ids"] = (~batch["padding_mask"]).to(torch.int64)
-        batch["position_ids"] = torch.arange(places).expand(length, places).clone()
-    if packing_contract is None and output_format == "batched":
-        return batch
-    contract = read_packing_contract(packing_contract or PackingContract(return_document_ids=True))
-    ids = batch.setdefault("attention_document_ids", batch["document_ids"])
-    if not contract.return_document_ids:
-        del batch["document_ids"]
-    if output_format == "thd":
-        documents = document_lengths(rows, joined=allow_cross_document_attention)
-        batch["seq_lens"], batch["seq_lens_padded"] = _slots(documents, ids.shape[1])
-        batch["qkv_format"] = "thd"
-        return batch
-    batch["_packed_seq_ids"] = ids
-    if contract.packed_mask_type == "block_causal":
-        batch["attention_mask"] = build_block_causal_mask(ids)
-    else:
-        batch["attention_mask"] = ids
-    if contract.return_packed_sequence_metadata:
-        documents = document_lengths(rows, joined=allow_cross_document_attention)
-        cast(dict[str, Any], batch).update(_metadata(documents, ids.shape[1]))
-    return batch
+    batched = output_format == "batched"
+    contract = None if batched else _DOCUMENT_IDS
+    if packing_contract is not None:
+        contract = read_packing_contract(packing_contract)
+    metadata = batched and contract is not None and contract.return_packed_sequence_metadata
+    keep_ids = contract is None or contract.return_document_ids
 
-
-def _slots(documents: list[list[int]], places: int) -> tuple[Tensor, Tensor]:
-    """``seq_lens`` and ``seq_lens_padded``: the last slot of a row takes its padding."""
-    _require_token(documents)
-    for row, part in enumerate(documents):
-        if not part:
-            raise ConfigError(f"row {row} of the batch has no token, expected at least one in thd")
-    slots = [[*part[:-1], places - sum(part[:-1])] for part in documents]
-    return _table(documents, UNUSED_LENGTH), _table(slots, UNUSED_LENGTH)
-
-
-def _metadata(documents: list[list[int]], places: int) -> dict[str, Any]:
-    """The fields of :class:`zephon.packing.PackedSequenceMetadata`."""
-    _require_token(documents)
-    ends = [list(accumulate(part, initial=0)) for part in documents]
-    indices = torch.arange(places).expand(len(documents), places).clone()
-    for row, part in enumerate(ends):
-        if part[-1] < places:
-            indices[row, part[-1] :] = -1
-    return {
-        "packed_token_indices": indices,
-        "cu_seqlens": _table(ends, UNUSED_BOUNDARY).to(torch.int32),
-        "max_seqlen": max(max(part, default=0) for part in documents),
+    shape = (len(rows), max(rows.row_length - 1, 0))
+    int64 = torch.int64
+    fields: dict[str, Any] = {
+        "input_ids": allocate(shape, dtype=int64),
+        "labels": allocate(shape, dtype=int64),
+        "position_ids": allocate(shape, dtype=int64),
+        "padding_mask": allocate(shape, dtype=torch.bool),
     }
+    written = {
+        "input_ids": fields["input_ids"],
+        "labels": fields["labels"],
+        "positions": fields["position_ids"],
+        "padding_mask": fields["padding_mask"],
+    }
+    if keep_ids or not joined:
+        ids = written["document_ids"] = allocate(shape, dtype=int64)
+        if keep_ids:
+            fields["document_ids"] = ids
+    if joined:  # as enable_xdoc_attention does
+        ids = written["row_ids"] = allocate(shape, dtype=int64)
+    if metadata:
+        written["columns"] = fields["packed_token_indices"] = allocate(shape, dtype=int64)
+    more: dict[str, Any] = {}
+    if contract is not None and rows.row_length > 1:  # else collation tells that rows are too short
+        more = _boundaries(rows, joined=joined, thd=not batched, metadata=metadata, fields=fields)
+    sample_batch.collate(
+        rows,
+        shift=True,
+        ignore_index=ignore_index,
+        mask_segment_starts=mask_segment_starts,
+        joined=joined,
+        **written,
+        **more,
+    )
+    if joined or contract is not None:
+        fields["attention_document_ids"] = ids
+    if batched and contract is not None:
+        fields["_packed_seq_ids"] = ids
+        block_causal = contract.packed_mask_type == "block_causal"
+        fields["attention_mask"] = build_block_causal_mask(ids) if block_causal else ids
+    return cast(TrainingBatch, fields)
 
 
-def _table(rows: list[list[int]], unused: int) -> Tensor:
-    """int64 ``[B, K]`` of rows of different lengths."""
-    width = max(map(len, rows))
-    return torch.tensor([row + [unused] * (width - len(row)) for row in rows], dtype=torch.int64)
-
-
-def _require_token(documents: list[list[int]]) -> None:
-    if not any(documents):
+def _boundaries(
+    rows: Rows, *, joined: bool, thd: bool, metadata: bool, fields: dict[str, Any]
+) -> dict[str, Any]:
+    """Put the lengths of documents into ``fields``; returns what collation is to fill of them."""
+    if not (thd or metadata):
+        return {}
+    count, longest, empty_row = rows.document_count(joined=joined)
+    if not count:
         raise ConfigError("the batch is all padding, expected at least one valid token")
+    if metadata:
+        tables = {"cu_seqlens": torch.empty((len(rows), count + 1), dtype=torch.int32)}
+        fields["max_seqlen"] = longest
+    else:
+        if empty_row >= 0:
+            raise ConfigError(
+                f"row {empty_row} of the batch has no token, expected at least one in thd"
+            )
+        shape = (len(rows), count)
+        tables = {
+            "seq_lens": torch.empty(shape, dtype=torch.int64),
+            "seq_lens_padded": torch.empty(shape, dtype=torch.int64),
+        }
+        fields["qkv_format"] = "thd"
+    fields.update(tables)
+    return {"slots": count, **tables}

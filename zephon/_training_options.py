@@ -16,6 +16,12 @@ from zephon.errors import ConfigError, ConfigTypeError
 PositionMode = Literal["preserve", "sequence"]
 IndexDtype = Literal["int64", "int32"]
 
+_ABOUT_LABELS = (
+    "return_loss_mask",
+    "return_num_valid_tokens",
+    "eos_mask_loss",
+    "mask_segment_starts",
+)
 _POSITION_MODES = ("preserve", "sequence")
 INDEX_DTYPES: dict[str, type[np.generic]] = {"int64": np.int64, "int32": np.int32}
 
@@ -46,19 +52,17 @@ class TrainingOptions:
     pin_memory: bool = False
 
     def __post_init__(self) -> None:
-        for name in ("exclude_fields", "extra_fields"):
-            if isinstance(getattr(self, name), str):
-                raise ConfigTypeError(
-                    f"{name} is the str {getattr(self, name)!r}, expected a sequence of names, "
-                    "not a string"
-                )
-        for name in (
-            "return_loss_mask",
-            "return_num_valid_tokens",
-            "eos_mask_loss",
-            "mask_segment_starts",
+        # Runs once for every batch, so what was not asked for is not looked at.
+        for name, value in (
+            ("exclude_fields", self.exclude_fields),
+            ("extra_fields", self.extra_fields),
         ):
-            if getattr(self, name) and not self.return_labels:
+            if isinstance(value, str):
+                raise ConfigTypeError(
+                    f"{name} is the str {value!r}, expected a sequence of names, not a string"
+                )
+        for name in _ABOUT_LABELS if not self.return_labels else ():
+            if getattr(self, name):
                 raise ConfigError(f"{name} requires return_labels=True: it is about labels")
         if self.position_mode not in _POSITION_MODES:
             raise ConfigError(
@@ -68,19 +72,20 @@ class TrainingOptions:
             raise ConfigError(
                 f"index_dtype is {self.index_dtype!r}, expected 'int64', 'int32' or None"
             )
-        self._check_eos()
-        self._check_extra_fields()
+        if self.eos_token_id is not None or self.eos_mask_loss:
+            self._check_eos()
+        if self.extra_fields:
+            self._check_extra_fields()
 
     def _check_eos(self) -> None:
         value = self.eos_token_id
         if value is None:
-            if self.eos_mask_loss:
-                raise ConfigError(
-                    "eos_mask_loss needs eos_token_id: the id is not guessed from the tokens"
-                )
-        elif isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 0:
+            raise ConfigError(
+                "eos_mask_loss needs eos_token_id: the id is not guessed from the tokens"
+            )
+        if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 0:
             raise ConfigError(f"eos_token_id must be a nonnegative integer, it is {value!r}")
-        elif not self.eos_mask_loss:
+        if not self.eos_mask_loss:
             # Called by the dataclass, by to_training and by the user: it is the user's line.
             warnings.warn(
                 "eos_token_id is ignored without eos_mask_loss=True", UserWarning, stacklevel=5

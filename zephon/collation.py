@@ -42,8 +42,8 @@ class Collatable(Protocol):
         """The segment table."""
         ...
 
-    def collate(self, rows: Rows, *, shift: bool, ignore_index: int, **more: Any) -> None:
-        """Fill arrays from the table."""
+    def collate(self, rows: Rows, **given: Any) -> None:
+        """Fill arrays or tensors from the table: :meth:`zephon.rows.Rows.collate`."""
         ...
 
     def field(self, name: str, rows: Rows, width: int) -> NDArray[Any]:
@@ -54,7 +54,7 @@ class Collatable(Protocol):
 def to_training(batch: Collatable, options: TrainingOptions) -> dict[str, Any]:
     """Tensors of a batch, everything derived from its segments in one pass over the tokens."""
     out: dict[str, Any] = {"ids": list(batch.ids), "texts": batch.texts()}
-    names = dict(options.rename_fields or {})
+    names = options.rename_fields or {}
     if not len(batch):
         out.update(_of_no_rows(options))
         names = {old: new for old, new in names.items() if old in out}
@@ -64,7 +64,9 @@ def to_training(batch: Collatable, options: TrainingOptions) -> dict[str, Any]:
     else:
         out.update(_Collation(batch, options).fields())
     rename(out, names)
-    return {name: value for name, value in out.items() if name not in options.exclude_fields}
+    for name in options.exclude_fields:
+        out.pop(name, None)
+    return out
 
 
 def _of_no_rows(options: TrainingOptions) -> dict[str, Any]:
@@ -129,8 +131,8 @@ class _Collation:
             out.update(self._cu_seqlens())
         return out
 
-    def _collate(self) -> dict[str, NDArray[Any]]:
-        """What the kernel writes, each ``[B, W]``."""
+    def _collate(self) -> dict[str, Any]:
+        """What the kernel writes, tensors or arrays ``[B, W]``."""
         options = self._options
         index: type[np.generic] = INDEX_DTYPES[options.index_dtype or "int64"]
         wanted: dict[str, type[np.generic]] = {"input_ids": np.int64}
@@ -144,25 +146,28 @@ class _Collation:
             wanted["padding_mask"] = np.bool_
         shape = (len(self._rows), self._width)
         arrays = {name: self._container.empty(shape, kind) for name, kind in wanted.items()}
-        filled = dict(arrays)
-        if options.position_mode == "sequence":
-            filled.pop("positions")[:] = np.arange(self._width, dtype=index)
         if self._width:
             self._batch.collate(
                 self._rows,
                 shift=options.return_labels,
                 ignore_index=options.ignore_index,
                 mask_segment_starts=options.mask_segment_starts,
-                **filled,
+                joined=options.position_mode == "sequence",
+                **arrays,
             )
         return arrays
 
-    def _supervise(self, arrays: dict[str, NDArray[Any]]) -> dict[str, int]:
+    def _supervise(self, arrays: dict[str, Any]) -> dict[str, int]:
         """Masks that are about values; adds the loss mask, returns the count."""
-        options, labels = self._options, arrays["labels"]
+        options = self._options
+        counts = options.return_loss_mask or options.return_num_valid_tokens
+        if not (options.eos_mask_loss or counts):
+            return {}
+        labels = np.asarray(arrays["labels"])  # the memory of the tensor
         if options.eos_mask_loss:
-            labels[arrays["input_ids"] == options.eos_token_id] = options.ignore_index
-        if not (options.return_loss_mask or options.return_num_valid_tokens):
+            ended = np.asarray(arrays["input_ids"]) == options.eos_token_id
+            labels[ended] = options.ignore_index
+        if not counts:
             return {}
         valid = labels != options.ignore_index
         if self._widths is not None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from types import TracebackType
+from functools import cache
+from types import ModuleType, TracebackType
 from typing import TYPE_CHECKING, Any
 
 from zephon.errors import ConfigError, ConfigTypeError, LifecycleError, StateError
@@ -76,38 +77,31 @@ def convert_text_batch(
         A payload without token ids; rows of fewer than two tokens, of different
         lengths, or longer than ``pad_to_length``; positions that do not restart at 0.
     """
-    import torch
-
-    from zephon._memory import allocator
-    from zephon._text_batch import adapt_collated
-
     if pad_to_length is not None and pad_token_id is None:
         raise ConfigError("pad_to_length needs pad_token_id: what should rows be padded with?")
     rows = sample_batch.rows(row_length=pad_to_length, pad_token_id=pad_token_id or 0)
     if not len(rows):
         raise ConfigError("the batch has no rows, expected at least one")
-    shape = (len(rows), max(rows.row_length - 1, 0))
-    names = {"input_ids": "input_ids", "labels": "labels", "document_ids": "document_ids"}
-    if not allow_cross_document_attention:  # else they count through the row
-        names["position_ids"] = "positions"
-    allocate = allocator(pool, pin_memory)
-    fields = {name: allocate(shape, torch.int64) for name in names}
-    fields["padding_mask"] = allocate(shape, torch.bool)
-    sample_batch.collate(
+    batch: TrainingBatch = _text_batch().convert_rows(
+        sample_batch,
         rows,
-        shift=True,
+        packing_contract,
         ignore_index=ignore_index,
         mask_segment_starts=mask_segment_starts,
-        padding_mask=fields["padding_mask"].numpy(),
-        **{name: fields[field].numpy() for field, name in names.items()},
-    )
-    return adapt_collated(
-        fields,
-        rows,
-        packing_contract=packing_contract,
-        allow_cross_document_attention=allow_cross_document_attention,
+        joined=allow_cross_document_attention,
         output_format=output_format,
+        pool=pool,
+        pin_memory=pin_memory,
     )
+    return batch
+
+
+@cache
+def _text_batch() -> ModuleType:
+    """The module that needs torch; an import statement for each batch would be dear."""
+    from zephon import _text_batch
+
+    return _text_batch
 
 
 class ZephonDataLoader(Iterator["TrainingBatch"]):

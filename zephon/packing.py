@@ -42,6 +42,9 @@ __all__ = [
 PackedMaskType = Literal["block_causal", "document_ids"]
 BatchOutputFormat = Literal["batched", "thd"]
 
+_PACKED_MASK_TYPES = get_args(PackedMaskType)
+_BATCH_OUTPUT_FORMATS = get_args(BatchOutputFormat)
+
 _LEGACY_FLASH_ATTENTION_IMPLEMENTATIONS = frozenset(
     {"flash_attention_2", "flash_attention_3", "flash_attention_4"}
 )
@@ -86,10 +89,10 @@ class PackingContract:
     """Longest row that the model takes, in tokens after the shift; None if there is no limit."""
 
     def __post_init__(self) -> None:
-        if self.packed_mask_type not in get_args(PackedMaskType):
+        if self.packed_mask_type not in _PACKED_MASK_TYPES:
             raise ConfigError(
                 f"packed_mask_type is {self.packed_mask_type!r}, "
-                f"expected one of {_listed(get_args(PackedMaskType))}"
+                f"expected one of {_listed(_PACKED_MASK_TYPES)}"
             )
         for name in ("return_packed_sequence_metadata", "return_document_ids"):
             value = getattr(self, name)
@@ -182,10 +185,9 @@ def resolve_packing_contract(
 
 def check_output_format(output_format: str) -> None:
     """Refuse an output format that is not a :data:`BatchOutputFormat` with a ConfigError."""
-    if output_format not in get_args(BatchOutputFormat):
+    if output_format not in _BATCH_OUTPUT_FORMATS:
         raise ConfigError(
-            f"output_format is {output_format!r}, "
-            f"expected one of {_listed(get_args(BatchOutputFormat))}"
+            f"output_format is {output_format!r}, expected one of {_listed(_BATCH_OUTPUT_FORMATS)}"
         )
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from operator import sub
 from typing import Any
 
 import numpy as np
@@ -206,27 +207,29 @@ class Rows:
         max_seqlen : int32 ``[B]``
             The longest segment of each row.
         """
-        width = self.row_length - int(shift)
-        boundaries = np.diff(self.splits)
-        lengths = self.lengths()
-        if shift and len(self.length):
-            # A last segment of one token that is only a label adds no boundary.
-            last = self.length[np.maximum(self.splits[1:] - 1, 0)]
-            boundaries = boundaries - ((lengths == self.row_length) & (last == 1))
-        if include_padding:
-            boundaries = boundaries + (lengths < width)
-        out = np.empty((len(self), int(boundaries.max(initial=0)) + 1), dtype=np.int32)
+        # A list, since rows are few and a call into NumPy costs as much as many of them.
+        splits = self.splits.tolist()
+        slots = max(map(sub, splits[1:], splits), default=0) + 1 + include_padding
+        out = np.empty((len(self), slots), dtype=np.int32)
         longest = np.empty(len(self), dtype=np.int32)
-        collate.row_cu_seqlens(
+        needed = collate.row_cu_seqlens(
             self.length,
             self.splits,
-            width=width,
+            width=self.row_length - shift,
             include_padding=include_padding,
             fill=fill,
             cu_seqlens=out,
             max_seqlen=longest,
         )
+        if 0 < needed < slots:
+            out = np.ascontiguousarray(out[:, :needed])
         return out, longest
+
+    def document_count(self, *, joined: bool) -> tuple[int, int, int]:
+        """Documents in the shifted inputs: see :func:`zephon._native.collate.count_documents`."""
+        return collate.count_documents(
+            self.length, self.splits, width=self.row_length - 1, joined=joined
+        )
 
     def collate(
         self,
@@ -234,13 +237,15 @@ class Rows:
         shift: bool,
         ignore_index: int,
         mask_segment_starts: bool = False,
-        **outputs: NDArray[Any],
+        **outputs: Any,
     ) -> tuple[int, int, int] | None:
         """Fill the ``outputs`` that were asked for, each ``[B, W]``, in one pass.
 
         ``W`` is ``row_length - 1`` with ``shift``, else ``row_length``. Names:
         ``input_ids`` and ``labels`` (int64), ``positions`` and ``document_ids`` (both
-        int64 or both int32) and ``padding_mask`` (bool).
+        int64 or both int32), ``padding_mask`` (bool), ``row_ids`` and ``columns`` (int64).
+        Those of documents, and ``joined``, are as
+        :func:`zephon._native.collate.collate_rows` says. Arrays, or tensors, which cost less.
 
         Returns
         -------
@@ -254,7 +259,7 @@ class Rows:
                 "each other need rows of at least 2"
             )
         shared = self.buffers if self.aligned else getattr(self.buffers, "native", self.buffers)
-        bad: tuple[int, int, int] | None = collate.collate_rows(
+        return collate.collate_rows(
             shared,
             self.buffer,
             self.start,
@@ -266,10 +271,9 @@ class Rows:
             ignore_index=ignore_index,
             vocab_size=self.vocab_size or ANY_ID,
             mask_start=(self.offset == 0).view(np.uint8) if mask_segment_starts else None,
-            loss_mask=self.loss_masks,
+            loss_mask=self.loss_masks if self.aligned else None,
             **outputs,
         )
-        return bad
 
 
 @dataclass(frozen=True, slots=True)
@@ -282,6 +286,14 @@ class RowTokens:
 
     rows: Rows
     row: int
+
+    @property
+    def table(self) -> tuple[Any, ...]:
+        """What :mod:`zephon._native.cursors` hashes the same tokens by, without going through."""
+        rows = self.rows
+        return (
+            rows.buffers, rows.buffer, rows.start, rows.length, rows.splits, self.row, CHECK_TOKENS,
+        )  # fmt: skip
 
     def __iter__(self) -> Iterator[NDArray[np.integer[Any]]]:
         rows = self.rows

@@ -16,7 +16,7 @@ from zephon._row_records import (
     field_names,
     row_meta,
     row_payload,
-    sample_id,
+    sample_ids,
 )
 from zephon._sample import (
     ChunkId,
@@ -135,10 +135,7 @@ class SampleBatch:
         """``sample_id`` of each row."""
         if self._rows is None:
             return tuple(record.meta.sample_id for record in self.records)
-        return tuple(
-            sample_id(self._rows, self._datasets, first)
-            for first in self._rows.splits[:-1].tolist()
-        )
+        return sample_ids(self._rows, self._datasets)
 
     @property
     def lineage_paths(self) -> tuple[LineagePath, ...]:
@@ -274,8 +271,8 @@ class SampleBatch:
                 raise self._data_error(rows, segment, error.message) from None
         return rows.spread(values, width)
 
-    def collate(self, rows: Rows, *, shift: bool, ignore_index: int, **more: Any) -> None:
-        """:meth:`Rows.collate`, with a token outside the vocabulary told by its document.
+    def collate(self, rows: Rows, **given: Any) -> None:
+        """:meth:`Rows.collate` as it is ``given``, with a bad token told by its document.
 
         Padding that payloads made by hand come with stays what it is.
         """
@@ -284,7 +281,7 @@ class SampleBatch:
         else:
             for source in set(rows.source.tolist()) - {-1}:
                 self._datasets[source].check(rows.row[rows.source == source])
-        bad = rows.collate(shift=shift, ignore_index=ignore_index, **more)
+        bad = rows.collate(**given)
         if bad is not None:
             segment, at, token = bad
             at += int(rows.offset[segment])
@@ -295,7 +292,8 @@ class SampleBatch:
             if token < 0:
                 told = "but ids are not negative: was it written with too small an integer type?"
             raise self._data_error(rows, segment, f"token {at} is {token}, {told}")
-        if self._rows is None and (inputs := more.get("input_ids")) is not None:
+        if self._rows is None and given.get("input_ids") is not None:
+            inputs = np.asarray(given["input_ids"])
             for row, (tokens, real) in enumerate(
                 zip(rows.buffers, rows.lengths().tolist(), strict=True)
             ):

@@ -86,7 +86,7 @@ def segments() -> dict[str, Any]:
 def collation(dtype: type, names: tuple[str, ...], **more: Any) -> Call:
     table = segments()
     source = random().integers(0, 50_000, table.pop("tokens"), dtype=dtype)
-    out = {
+    out: dict[str, Any] = {
         name: np.zeros((ROWS, ROW - 1), bool if name == "padding_mask" else np.int64)
         for name in names
     }
@@ -111,6 +111,21 @@ def _masked() -> Call:
     tokens = segments()["tokens"]
     mask = random().integers(0, 2, tokens, dtype=np.uint8)
     return collation(np.uint16, FULL, vocab_size=50_000, loss_mask=[mask])
+
+
+@case("collate.collate_rows/uint16, joined, metadata")
+def _joined() -> Call:
+    names = ("input_ids", "labels", "positions", "padding_mask", "row_ids", "columns")
+    ends = np.zeros((ROWS, 2), np.int32)
+    more = {"joined": True, "slots": 1, "cu_seqlens": ends}
+    return collation(np.uint16, names, vocab_size=50_000, **more)
+
+
+@case("collate.count_documents")
+def _documents() -> Call:
+    length = np.tile(np.array([3, 1, 4, 1, 5, 2], np.int64), 40_000)
+    splits = np.arange(0, len(length) + 1, 6, dtype=np.int64)
+    return lambda: collate.count_documents(length, splits, width=16, joined=False)
 
 
 @case("collate.row_cu_seqlens")

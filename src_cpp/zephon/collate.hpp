@@ -48,6 +48,7 @@ struct CollateOptions {
   std::int64_t pad_id;        // input id in padding columns
   std::int64_t ignore_index;  // label where there is no target
   std::int64_t vocab_size;    // > 0: ids must lie in [0, vocab_size); 0: not checked
+  bool through_row = false;   // positions are columns: 0 to W - 1, whatever stands there
 };
 
 // Of positions and document ids: both are at most L, which fits either.
@@ -58,10 +59,13 @@ enum class IndexType : std::uint8_t { int64, int32 };
 struct CollateOutputs {
   std::int64_t* input_ids;     // [rows, W]
   std::int64_t* labels;        // [rows, W]
-  void* positions;             // [rows, W], from 0 in each segment and in the padding run
+  void* positions;             // [rows, W], from 0 in each segment and in the padding run, or
+                               // through_row
   void* document_ids;          // [rows, W], the segment's number in its row from 1, 0 = padding
   std::uint8_t* padding_mask;  // [rows, W], 1 = padding
   IndexType index_type = IndexType::int64;  // of positions and document_ids
+  std::int64_t* row_ids = nullptr;  // [rows, W], 1 = token, 0 = padding: the row is one document
+  std::int64_t* columns = nullptr;  // [rows, W], the column of each token, -1 = padding
 };
 
 struct OutsideVocabulary {
@@ -81,7 +85,8 @@ struct OutsideVocabulary {
 //
 // One fused loop per segment: about 8 bytes written per token and wanted output (4
 // for an int32 one) and one read of the source, whose first lines are prefetched some segments
-// ahead. No allocation.
+// ahead; row_ids and columns are written row by row beside it, and without input_ids each output
+// has a loop of its own. No allocation.
 [[nodiscard]] OutsideVocabulary collate_rows(const SegmentTable& table,
                                              const SegmentSources& sources,
                                              const CollateOptions& options,

@@ -106,6 +106,22 @@ CASE("an output that is not wanted is not written, and the others do not change"
   }
 }
 
+CASE("a row as one document has ids, columns and positions of its own") {
+  auto batch = two_rows();
+  Ids positions(8, kUnwritten), row_ids(8, kUnwritten), columns(8, kUnwritten);
+  const zephon::TokenBuffer buffer{batch.tokens.data(), nullptr, 8, batch.type};
+  const std::vector<std::int32_t> which(3, 0);
+  const zephon::SegmentSources sources{&buffer, which.data(), batch.start.data(), nullptr, 1};
+  const zephon::CollateOptions options{batch.row_length, true, kPad, kIgnore, 0, true};
+  const zephon::CollateOutputs outputs{nullptr,        nullptr,       positions.data(),
+                                       nullptr,        nullptr,       zephon::IndexType::int64,
+                                       row_ids.data(), columns.data()};
+  CHECK_EQ(zephon::collate_rows(batch.table(), sources, options, outputs).segment, -1);
+  CHECK_EQ(positions, (Ids{0, 1, 2, 3, 0, 1, 2, 3}));
+  CHECK_EQ(row_ids, (Ids{1, 1, 1, 1, 1, 1, 0, 0}));
+  CHECK_EQ(columns, (Ids{0, 1, 2, 3, 0, 1, -1, -1}));
+}
+
 CASE("positions and document ids of 32 bits are those of 64") {
   auto batch = two_rows();
   batch.run();

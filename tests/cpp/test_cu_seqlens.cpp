@@ -17,7 +17,7 @@ Steps steps(const Lengths& length, const Lengths& splits, std::int64_t width, bo
   const std::int64_t slots = zephon::count_boundaries(table, width, padding);
   Steps cu(static_cast<std::size_t>(rows * slots), 12345);
   Steps longest(static_cast<std::size_t>(rows), 12345);
-  zephon::row_cu_seqlens(table, width, padding, -1, slots, cu.data(), longest.data());
+  zephon::row_cu_seqlens(table, width, padding, false, -1, slots, cu.data(), longest.data());
   cu.insert(cu.end(), longest.begin(), longest.end());
   return cu;
 }
@@ -44,6 +44,22 @@ CASE("a row without columns has only its 0") {
 }
 
 CASE("no row needs no slot") { CHECK_EQ(steps({}, {0}, 5, true), Steps{}); }
+
+CASE("documents are counted, and their lengths and slots written") {
+  const Lengths length{2, 2, 3, 3}, splits{0, 2, 2, 4};
+  const zephon::SegmentTable table{length.data(), splits.data(), 4, 3};
+  for (const bool joined : {false, true}) {
+    const auto count = zephon::count_documents(table, 5, joined);
+    CHECK_EQ(count.most, joined ? 1 : 2);
+    CHECK_EQ(count.longest, joined ? 5 : 3);
+    CHECK_EQ(count.empty_row, 1);
+    const auto cells = static_cast<std::size_t>(3 * count.most);
+    Lengths lens(cells, 12345), padded(cells, 12345);
+    zephon::row_seq_lens(table, 5, joined, -1, count.most, lens.data(), padded.data());
+    CHECK_EQ(lens, joined ? (Lengths{4, -1, 5}) : (Lengths{2, 2, -1, -1, 3, 2}));
+    CHECK_EQ(padded, joined ? (Lengths{5, -1, 5}) : (Lengths{2, 3, -1, -1, 3, 2}));
+  }
+}
 
 CASE("the widest row fits") {
   constexpr std::int32_t widest = std::numeric_limits<std::int32_t>::max();

@@ -6,15 +6,24 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from oracles.collate import Segment, collate, first_outside
+from oracles.collate import Segment, collate, cu_seqlens, documents, first_outside, slots
 from zephon._native.collate import Buffers, collate_rows
 
 DTYPES = ("int8", "uint8", "int16", "uint16", "int32", "uint32", "int64")
-OUTPUTS = ("input_ids", "labels", "positions", "document_ids", "padding_mask")
+OUTPUTS = (
+    "input_ids",
+    "labels",
+    "positions",
+    "document_ids",
+    "row_ids",
+    "columns",
+    "padding_mask",
+)
 PAD, IGNORE, UNWRITTEN = -3, -100, 77
 
 
@@ -51,13 +60,14 @@ class Case:
             "loss_mask": self.loss_mask,
         }
 
-    def expected(self) -> dict[str, list[list[int]]]:
+    def expected(self, joined: bool = False) -> dict[str, list[list[int]]]:
         rows = collate(
             self.rows,
             row_length=self.row_length,
             shift=self.shift,
             pad_id=PAD,
             ignore_index=IGNORE,
+            joined=joined,
         )
         names = [name for name in OUTPUTS if self.shift or name != "labels"]
         return {name: getattr(rows, name) for name in names}
@@ -145,16 +155,18 @@ def simple(
     return Case([buffer], [None], [0] * len(starts), starts, made, row_length, shift)
 
 
-@given(case=cases(), wanted=st.sets(st.sampled_from(OUTPUTS)))
-@example(case=simple([], 5), wanted=set(OUTPUTS))
-@example(case=simple([[1], [1], [1]], 1), wanted=set(OUTPUTS))
-@example(case=simple([[1], [1]], 1, shift=False), wanted=set(OUTPUTS))
-@example(case=simple([[3, 2], [5]], 5), wanted=set(OUTPUTS))
-@example(case=simple([[], []], 5), wanted=set(OUTPUTS))
-@example(case=simple([[4], [4, 1], [1, 1, 1, 1, 1]], 5), wanted=set(OUTPUTS))
-def test_rows_are_those_of_the_oracle_for_any_set_of_outputs(case: Case, wanted: set[str]) -> None:
-    expected = case.expected()
-    for name, values in case.run(tuple(wanted)).items():
+@given(case=cases(), wanted=st.sets(st.sampled_from(OUTPUTS)), joined=st.booleans())
+@example(case=simple([], 5), wanted=set(OUTPUTS), joined=False)
+@example(case=simple([[1], [1], [1]], 1), wanted=set(OUTPUTS), joined=True)
+@example(case=simple([[1], [1]], 1, shift=False), wanted=set(OUTPUTS), joined=False)
+@example(case=simple([[3, 2], [5]], 5), wanted=set(OUTPUTS), joined=False)
+@example(case=simple([[], []], 5), wanted=set(OUTPUTS), joined=True)
+@example(case=simple([[4], [4, 1], [1, 1, 1, 1, 1]], 5), wanted=set(OUTPUTS), joined=True)
+def test_rows_are_those_of_the_oracle_for_any_set_of_outputs(
+    case: Case, wanted: set[str], joined: bool
+) -> None:
+    expected = case.expected(joined)
+    for name, values in case.run(tuple(wanted), joined=joined).items():
         shape = (len(case.rows), case.width())
         np.testing.assert_array_equal(values, np.reshape(expected[name], shape), err_msg=name)
 
@@ -174,6 +186,51 @@ def test_positions_and_document_ids_of_32_bits_are_those_of_64(
         np.testing.assert_array_equal(
             values, np.reshape(case.expected()[name], shape), err_msg=name
         )
+
+
+@given(case=cases(), narrow=st.booleans())
+@example(case=simple([], 5), narrow=False)
+@example(case=simple([[1]], 1), narrow=True)
+def test_tensors_are_filled_as_arrays_are(case: Case, narrow: bool) -> None:
+    shape = (len(case.rows), case.width())
+    kinds = dict.fromkeys(case.expected(), torch.int64)
+    kinds["padding_mask"] = torch.bool
+    if narrow:
+        kinds["positions"] = kinds["document_ids"] = torch.int32
+    tensors = {name: torch.full(shape, 1, dtype=kind) for name, kind in kinds.items()}
+    assert collate_rows(**case.table(), **tensors) is None
+    for name, values in case.run().items():
+        np.testing.assert_array_equal(tensors[name].numpy(), values, err_msg=name)
+
+
+@given(case=cases(), joined=st.booleans(), spare=st.integers(0, 2), tensors=st.booleans())
+@example(case=simple([[4], [4, 1], [5, 1], []], 6), joined=True, spare=0, tensors=True)
+@example(case=simple([[4], [4, 1], [5, 1], []], 6), joined=False, spare=1, tensors=False)
+def test_lengths_of_documents_are_those_of_the_oracle(
+    case: Case, joined: bool, spare: int, tensors: bool
+) -> None:
+    width = case.width()
+    lengths = [[len(segment.tokens) for segment in row] for row in case.rows]
+    found = [documents(row, width=width, joined=joined) for row in lengths]
+    used = max(map(len, found), default=0)
+    slots_of = used + spare
+    out: dict[str, Any] = {
+        "cu_seqlens": np.full((len(found), slots_of + 1), UNWRITTEN, np.int32),
+        "seq_lens": np.full((len(found), slots_of), UNWRITTEN, np.int64),
+        "seq_lens_padded": np.full((len(found), slots_of), UNWRITTEN, np.int64),
+    }
+    given_out = {n: torch.from_numpy(v) if tensors else v for n, v in out.items()}
+    collate_rows(**case.table(), joined=joined, slots=slots_of, **given_out)
+    for i, row in enumerate(found):
+        room = slots_of - len(row)
+        ends = cu_seqlens(row, width=width, include_padding=False)
+        assert out["cu_seqlens"][i].tolist() == ends + [-1] * room
+        assert out["seq_lens"][i].tolist() == row + [-1000] * room
+        assert out["seq_lens_padded"][i].tolist() == slots(row, width=width) + [-1000] * room
+    if used:
+        spoilt = {n: np.zeros((len(found), used), np.int64) for n in ("seq_lens",)}
+        with pytest.raises(ValueError, match=f"slots must be at least {used}, got {used - 1}"):
+            collate_rows(**case.table(), joined=joined, slots=used - 1, **spoilt)
 
 
 @given(case=cases(), vocab_size=st.integers(0, 70_000) | st.integers(0, 2**63 - 1))
@@ -450,6 +507,35 @@ def test_a_wrong_type_is_refused_by_name(error: str) -> None:
     name, value, message = TYPE_ERRORS[error]
     with pytest.raises(TypeError, match=message):
         collate_rows(**{**good(), name: value})
+
+
+@pytest.mark.parametrize(
+    ("name", "tensor", "message"),
+    [
+        (
+            "labels",
+            torch.zeros((2, 4), dtype=torch.float64),
+            r"labels must be a contiguous torch.int64 tensor \[2, 4\] of the CPU, "
+            r"got torch.float64 \[2, 4\] on cpu, strides \[4, 1\]",
+        ),
+        ("input_ids", torch.zeros((2, 5), dtype=torch.int64), r"got torch.int64 \[2, 5\] on cpu"),
+        ("columns", torch.zeros((4, 2), dtype=torch.int64).T, r"cpu, strides \[1, 2\]"),
+        ("row_ids", torch.zeros((2, 4), dtype=torch.int64, device="meta"), r"\[2, 4\] on meta"),
+        ("positions", torch.zeros((2, 4), dtype=torch.int16), "torch.int64 tensor .* torch.int16"),
+        ("document_ids", torch.zeros((2, 4), dtype=torch.int32), "torch.int64 .* got torch.int32"),
+        ("padding_mask", torch.zeros((2, 4), dtype=torch.uint8), "torch.bool .* got torch.uint8"),
+        ("labels", torch.zeros(8, dtype=torch.int64), r"got torch.int64 \[8\]"),
+    ],
+)
+def test_a_wrong_tensor_is_refused_by_name(name: str, tensor: torch.Tensor, message: str) -> None:
+    with pytest.raises(ValueError, match=f"{name} must be .*{message}|{message}"):
+        collate_rows(**{**good(), name: tensor})
+
+
+def test_a_misaligned_tensor_is_refused() -> None:
+    room = misaligned(np.int64, 8).reshape(2, 4)
+    with pytest.raises(ValueError, match="labels must be aligned to its 8 byte items"):
+        collate_rows(**{**good(), "labels": torch.from_numpy(room)})
 
 
 def test_labels_need_a_shift() -> None:

@@ -8,8 +8,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from oracles.collate import cu_seqlens
-from zephon._native.collate import row_cu_seqlens
+from oracles.collate import cu_seqlens, documents
+from zephon._native.collate import count_documents, row_cu_seqlens
 
 INT32_MAX = 2**31 - 1
 
@@ -64,6 +64,32 @@ def test_boundaries_are_those_of_the_oracle(
         assert call["cu_seqlens"][i].tolist() == boundaries + unused
         assert all(step > 0 for step in steps)
         assert call["max_seqlen"][i] == max(steps, default=0)
+
+
+@given(table=tables(), joined=st.booleans())
+@example(table=([[5, 1], [6], [], [5]], 5), joined=False)
+@example(table=([[3, 2], [2, 2]], 5), joined=True)
+def test_documents_are_counted_as_the_oracle_does(
+    table: tuple[list[list[int]], int], joined: bool
+) -> None:
+    rows, width = table
+    found = [documents(row, width=width, joined=joined) for row in rows]
+    call = arguments(rows, width, 1)
+    assert count_documents(call["seg_length"], call["row_splits"], width=width, joined=joined) == (
+        max(map(len, found), default=0),
+        max((n for row in found for n in row), default=0),
+        next((i for i, row in enumerate(found) if not row), -1),
+    )
+
+
+def test_documents_of_a_wrong_table_are_not_counted() -> None:
+    length, splits = np.array([3, 2]), np.array([0, 2])
+    with pytest.raises(ValueError, match=r"sum to at most width \+ 1 = 4 in each row"):
+        count_documents(length, splits, width=3, joined=False)
+    with pytest.raises(ValueError, match="width must lie in .* got -1"):
+        count_documents(length, splits, width=-1, joined=False)
+    with pytest.raises(TypeError, match="row_splits must be an int64 array, got list"):
+        count_documents(length, [0, 2], width=5, joined=True)  # type: ignore[arg-type]
 
 
 def test_an_ordinary_batch_reads_as_expected() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 
 @dataclass(frozen=True)
@@ -22,6 +23,8 @@ class Rows:
     positions: list[list[int]] = field(default_factory=list)
     document_ids: list[list[int]] = field(default_factory=list)
     padding_mask: list[list[bool]] = field(default_factory=list)
+    row_ids: list[list[int]] = field(default_factory=list)
+    columns: list[list[int]] = field(default_factory=list)
 
 
 def collate(
@@ -31,6 +34,7 @@ def collate(
     shift: bool,
     pad_id: int,
     ignore_index: int,
+    joined: bool = False,
 ) -> Rows:
     """Rows of ``row_length`` tokens, then cut to inputs and labels."""
     result = Rows()
@@ -59,9 +63,11 @@ def collate(
         width = row_length - 1 if shift else row_length
         result.input_ids.append(ids[:width])
         result.labels.append(targets[1:] if shift else [])
-        result.positions.append(positions[:width])
+        result.positions.append(list(range(width)) if joined else positions[:width])
         result.document_ids.append(documents[:width])
         result.padding_mask.append(padding[:width])
+        result.row_ids.append([0 if pad else 1 for pad in padding[:width]])
+        result.columns.append([-1 if pad else i for i, pad in enumerate(padding[:width])])
     return result
 
 
@@ -85,3 +91,16 @@ def cu_seqlens(lengths: Sequence[int], *, width: int, include_padding: bool) -> 
     if include_padding:
         boundaries.add(width)
     return sorted(boundaries)
+
+
+def documents(lengths: Sequence[int], *, width: int, joined: bool) -> list[int]:
+    """Columns of each document of one row; of all of them together if ``joined``."""
+    ends = cu_seqlens(lengths, width=width, include_padding=False)
+    if joined and len(ends) > 1:
+        ends = [0, ends[-1]]
+    return [end - start for start, end in pairwise(ends)]
+
+
+def slots(documents: Sequence[int], *, width: int) -> list[int]:
+    """Columns of each document of one row, with the padding after the last."""
+    return [*documents[:-1], width - sum(documents[:-1])] if documents else []

@@ -4,7 +4,8 @@
 from operator import index
 
 from cpython.buffer cimport (
-    PyBUF_FORMAT, PyBUF_STRIDES, PyBuffer_IsContiguous, PyBuffer_Release, PyObject_GetBuffer,
+    PyBUF_FORMAT, PyBUF_STRIDES, PyBuffer_IsContiguous, PyBuffer_Release, PyObject_CheckBuffer,
+    PyObject_GetBuffer,
 )
 from libc.stdint cimport (
     INT32_MAX, INT32_MIN, INT64_MAX, INT64_MIN, int32_t, int64_t, uint8_t, uintptr_t,
@@ -32,9 +33,17 @@ cdef extern from "zephon/segments.hpp" namespace "zephon" nogil:
     RowCheck check_rows(const SegmentTable&, int64_t) noexcept
 
 cdef extern from "zephon/cu_seqlens.hpp" namespace "zephon" nogil:
+    cdef struct DocumentCount:
+        int64_t most
+        int64_t longest
+        int64_t empty_row
     int64_t count_boundaries(const SegmentTable&, int64_t, cbool) noexcept
     void write_cu_seqlens "zephon::row_cu_seqlens"(
-        const SegmentTable&, int64_t, cbool, int32_t, int64_t, int32_t*, int32_t*) noexcept
+        const SegmentTable&, int64_t, cbool, cbool, int32_t, int64_t, int32_t*, int32_t*) noexcept
+    void write_seq_lens "zephon::row_seq_lens"(
+        const SegmentTable&, int64_t, cbool, int64_t, int64_t, int64_t*, int64_t*) noexcept
+    DocumentCount run_count "zephon::count_documents"(
+        const SegmentTable&, int64_t, cbool) noexcept
 
 cdef extern from "zephon/collate.hpp" namespace "zephon" nogil:
     cdef enum class TokenType:
@@ -69,6 +78,7 @@ cdef extern from "zephon/collate.hpp" namespace "zephon" nogil:
         int64_t pad_id
         int64_t ignore_index
         int64_t vocab_size
+        cbool through_row
     cdef enum class IndexType:
         int64
         int32
@@ -79,6 +89,8 @@ cdef extern from "zephon/collate.hpp" namespace "zephon" nogil:
         void* document_ids
         uint8_t* padding_mask
         IndexType index_type
+        int64_t* row_ids
+        int64_t* columns
     cdef struct OutsideVocabulary:
         int64_t segment
         int64_t offset
@@ -281,38 +293,47 @@ cdef class Buffers:
         return self.buffers.size()
 
 
-cdef int64_t* _output(object value, str name, int64_t rows, int64_t width,
-                      list held) except? NULL:
-    if value is None:
-        return NULL
-    cdef _Array array = _borrow(value, name, "an int64 array", SIGNED, 8, 2, rows, width, True)
-    held.append(array)
-    return <int64_t*> array.view.buf
+cdef bint _is_tensor(object value) except -1:
+    return not PyObject_CheckBuffer(value) and hasattr(value, "data_ptr")
 
 
-cdef Py_ssize_t _index_size(object positions, object document_ids) except -1:
-    """Bytes of an item of the two outputs, which have one type; 8 if none is given."""
-    cdef Py_ssize_t size = 0
+cdef void* _output(object value, str name, str dtype, str tensor_dtype, int kinds,
+                   Py_ssize_t itemsize, tuple shape, list held) except? NULL:
+    """The memory of an output, NULL for None; that of an array is borrowed by ``held``.
+
+    A tensor is asked for its address, which costs a fraction of an array over it.
+    """
     cdef _Array array
-    for value, name in ((positions, "positions"), (document_ids, "document_ids")):
-        if value is None:
-            continue
-        array = _borrow(value, name, "an int64 or int32 array", SIGNED, -1, 2, -1, -1, True)
-        if array.view.itemsize < 4 or (size and array.view.itemsize != size):
-            expected = "an int64 or int32 array, the same as positions"
-            raise TypeError(f"{name} must be {expected}, got {array.describe()}")
-        size = array.view.itemsize
-    return size or 8
-
-
-cdef void* _index_output(object value, str name, Py_ssize_t itemsize, int64_t rows, int64_t width,
-                         list held) except? NULL:
+    cdef uintptr_t address
     if value is None:
         return NULL
-    cdef _Array array = _borrow(
-        value, name, "an int64 or int32 array", SIGNED, itemsize, 2, rows, width, True)
+    if _is_tensor(value):
+        kind = str(value.dtype)
+        if kind != tensor_dtype or value.shape != shape or not value.is_cpu or (
+                not value.is_contiguous()):
+            raise ValueError(
+                f"{name} must be a contiguous {tensor_dtype} tensor {list(shape)} of the CPU, got "
+                f"{kind} {list(value.shape)} on {value.device}, strides {list(value.stride())}")
+        address = value.data_ptr()
+        if address % <uintptr_t> itemsize != 0:
+            raise ValueError(f"{name} must be aligned to its {itemsize} byte items")
+        return <void*> address
+    array = _borrow(value, name, dtype, kinds, itemsize, 2, shape[0], shape[1], True)
     held.append(array)
     return array.view.buf
+
+
+cdef int64_t* _int64_output(object value, str name, tuple shape, list held) except? NULL:
+    return <int64_t*> _output(
+        value, name, "an int64 array", "torch.int64", SIGNED, 8, shape, held)
+
+
+cdef Py_ssize_t _itemsize(object value) except -1:
+    """Bytes of an index in an output that was given: 4 or, also of what is no output, 8."""
+    if value is None:
+        return 8
+    size = value.element_size() if _is_tensor(value) else getattr(value, "itemsize", 8)
+    return 4 if size == 4 else 8
 
 
 def collate_rows(
@@ -320,13 +341,15 @@ def collate_rows(
     object row_length, bint shift, object pad_id, object ignore_index, object vocab_size=0,
     object mask_start=None, object loss_mask=None, object input_ids=None, object labels=None,
     object positions=None, object document_ids=None, object padding_mask=None,
+    object row_ids=None, object columns=None, bint joined=False, object slots=0,
+    object cu_seqlens=None, object seq_lens=None, object seq_lens_padded=None,
 ):
     """Gather segments of documents into rows, widened to int64 and shifted.
 
     Row ``b`` is segments ``row_splits[b]`` to ``row_splits[b + 1] - 1``, one after
     another, then padding up to ``row_length`` tokens. Only the outputs that are given
     are written; each is ``[B, W]``, where W is ``row_length - 1`` with ``shift`` and
-    ``row_length`` without.
+    ``row_length`` without. Outputs are arrays or PyTorch tensors of the CPU.
 
     Parameters
     ----------
@@ -358,7 +381,20 @@ def collate_rows(
         The number of the segment in its row, from 1; 0 is padding. Of the same type as
         ``positions`` if both are given.
     padding_mask : uint8 or bool, optional
-        1 is padding.
+        1 is padding. Of a tensor bool.
+    row_ids : int64, optional
+        1 on every token, 0 on padding: document ids if the row is one document.
+    columns : int64, optional
+        The column of each token, -1 on padding.
+    joined : bool
+        Rows are one document each for what follows, and positions are 0 to ``W - 1`` in all.
+    slots : int
+        Documents of a row at most, see :func:`count_documents`.
+    cu_seqlens : int32 ``[B, slots + 1]``, optional
+        Per row 0, then the end of each document; -1 behind the last one.
+    seq_lens, seq_lens_padded : int64 ``[B, slots]``, optional
+        Length of each document, and the same with the padding of the row added to its last
+        one; -1000 behind it.
 
     Returns
     -------
@@ -378,12 +414,22 @@ def collate_rows(
     cdef list held = []
     cdef int64_t i, width
     cdef Py_ssize_t itemsize
+    cdef str index_dtype = "an int64 or int32 array"
+    cdef str tensor_dtype = "torch.int64"
+    cdef tuple shape
+    cdef DocumentCount count
+    cdef cbool one
+    cdef int64_t room
+    cdef int32_t* cu_out
+    cdef int64_t* lens_out
+    cdef int64_t* padded_out
 
     options.row_length = _integer(row_length, "row_length", 1, INT32_MAX)
     options.shift = shift
     options.pad_id = _integer(pad_id, "pad_id", INT64_MIN, INT64_MAX)
     options.ignore_index = _integer(ignore_index, "ignore_index", INT64_MIN, INT64_MAX)
     options.vocab_size = _integer(vocab_size, "vocab_size", 0, INT64_MAX)
+    options.through_row = joined
 
     a_length = _int64(seg_length, "seg_length", -1)
     a_splits = _int64(row_splits, "row_splits", -1)
@@ -429,19 +475,41 @@ def collate_rows(
     if labels is not None and not shift:
         raise ValueError("labels must be None without shift: they are the shifted tokens")
     width = options.row_length - 1 if shift else options.row_length
-    outputs.input_ids = _output(input_ids, "input_ids", table.rows, width, held)
-    outputs.labels = _output(labels, "labels", table.rows, width, held)
-    itemsize = _index_size(positions, document_ids)
+    shape = (table.rows, width)
+    outputs.input_ids = _int64_output(input_ids, "input_ids", shape, held)
+    outputs.labels = _int64_output(labels, "labels", shape, held)
+    itemsize = _itemsize(document_ids if positions is None else positions)
     outputs.index_type = IndexType.int32 if itemsize == 4 else IndexType.int64
-    outputs.positions = _index_output(positions, "positions", itemsize, table.rows, width, held)
-    outputs.document_ids = _index_output(
-        document_ids, "document_ids", itemsize, table.rows, width, held)
-    outputs.padding_mask = NULL
-    if padding_mask is not None:
-        array = _borrow(padding_mask, "padding_mask", "a uint8 or bool array",
-                        UNSIGNED | BOOL, 1, 2, table.rows, width, True)
-        held.append(array)
-        outputs.padding_mask = <uint8_t*> array.view.buf
+    if itemsize == 4:
+        tensor_dtype = "torch.int32"
+    outputs.positions = _output(
+        positions, "positions", index_dtype, tensor_dtype, SIGNED, itemsize, shape, held)
+    if positions is not None:
+        index_dtype = "an int64 or int32 array, the same as positions"
+    outputs.document_ids = _output(
+        document_ids, "document_ids", index_dtype, tensor_dtype, SIGNED, itemsize, shape, held)
+    outputs.padding_mask = <uint8_t*> _output(
+        padding_mask, "padding_mask", "a uint8 or bool array", "torch.bool", UNSIGNED | BOOL, 1,
+        shape, held)
+    outputs.row_ids = _int64_output(row_ids, "row_ids", shape, held)
+    outputs.columns = _int64_output(columns, "columns", shape, held)
+    if cu_seqlens is not None or seq_lens is not None or seq_lens_padded is not None:
+        room = _integer(slots, "slots", 0, INT32_MAX)
+        one = joined
+        with nogil:
+            count = run_count(table, width, one)
+        if room < count.most:
+            raise ValueError(f"slots must be at least {count.most}, got {room}")
+        shape = (table.rows, room + 1)
+        cu_out = <int32_t*> _output(cu_seqlens, "cu_seqlens", "an int32 array", "torch.int32",
+                                    SIGNED, 4, shape, held)
+        shape = (table.rows, room)
+        lens_out = _int64_output(seq_lens, "seq_lens", shape, held)
+        padded_out = _int64_output(seq_lens_padded, "seq_lens_padded", shape, held)
+        with nogil:
+            write_seq_lens(table, width, one, -1000, room, lens_out, padded_out)
+            if cu_out != NULL:
+                write_cu_seqlens(table, width, False, one, -1, room + 1, cu_out, NULL)
 
     with nogil:
         outside = run_collate(table, sources, options, outputs)
@@ -471,7 +539,6 @@ def row_cu_seqlens(
         Per row 0, then the end of each segment, strictly ascending and at most W.
     max_seqlen : int32 ``[B]``, written
         The longest of the row's steps, 0 if it has none.
-
     Returns
     -------
     int
@@ -496,5 +563,32 @@ def row_cu_seqlens(
     if slots < needed:
         raise ValueError(f"cu_seqlens must have at least {needed} slots in each row, got {slots}")
     with nogil:
-        write_cu_seqlens(table, columns, padding, unused, slots, cu_out, max_out)
+        write_cu_seqlens(table, columns, padding, False, unused, slots, cu_out, max_out)
     return needed
+
+
+def count_documents(object seg_length, object row_splits, *, object width, bint joined):
+    """Count the documents that rows have in their input columns.
+
+    Parameters
+    ----------
+    seg_length, row_splits, width
+        As :func:`row_cu_seqlens` takes them.
+    joined : bool
+        Count the segments of a row as one.
+
+    Returns
+    -------
+    (most, longest, empty_row) : tuple of int
+        Documents of the row that has most, columns of the longest one, and the first row
+        that has none; -1 if there is no such row.
+    """
+    cdef int64_t columns = _integer(width, "width", 0, INT32_MAX)
+    cdef cbool one = joined
+    cdef _Array a_length = _int64(seg_length, "seg_length", -1)
+    cdef _Array a_splits = _int64(row_splits, "row_splits", -1)
+    cdef SegmentTable table = _table(a_length, a_splits, columns + 1, "width + 1")
+    cdef DocumentCount count
+    with nogil:
+        count = run_count(table, columns, one)
+    return count.most, count.longest, count.empty_row

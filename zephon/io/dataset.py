@@ -250,7 +250,7 @@ class Dataset:
 
     def sample_id(self, row: int) -> tuple[int, int]:
         """Shard and number inside it of document ``row``."""
-        shard = int(np.searchsorted(self._ends, row, side="right"))
+        shard = int(self._ends.searchsorted(row, side="right"))
         return shard, row - int(self._ends[shard] - self._counts[shard])
 
     def place(self, row: int) -> Place:
