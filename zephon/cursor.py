@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -124,6 +124,29 @@ class LaneCursor:
     def without_check(self) -> LaneCursor:
         """The same place, taken on trust: what lies above it checks more."""
         return replace(self, _evidence=b"")
+
+
+class _Rows(Protocol):
+    """Rows that know the position behind each; they never change."""
+
+    def cursor(self, rows: int) -> LaneCursor:
+        """The position behind so many of them."""
+        ...
+
+
+class CursorLater(NamedTuple):
+    """A position of which the cursor is made when somebody asks: few batches are saved."""
+
+    rows: _Rows
+    taken: int
+
+    def cursor(self) -> LaneCursor:
+        """The position behind ``taken`` of the rows."""
+        return self.rows.cursor(self.taken)
+
+
+Behind = LaneCursor | CursorLater
+"""What a batch is handed out with."""
 
 
 def check_tokens(parts: Iterable[Tokens]) -> bytes:

@@ -18,13 +18,14 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from zephon._native import packing
-from zephon.cursor import LaneCursor, Tokens, check_tokens
+from zephon.cursor import Behind, CursorLater, LaneCursor, Tokens, check_tokens
 from zephon.errors import StateError
 from zephon.ops.documents import DocumentStream, Parts
 from zephon.ops.pack_options import WINDOW_DOCUMENTS, WINDOW_ROWS, PackOptions
@@ -41,6 +42,10 @@ class RowSource(ABC):
     @abstractmethod
     def cursor(self) -> LaneCursor:
         """The position behind the rows taken."""
+
+    def behind(self) -> Behind:
+        """The same, if that is cheaper as something that a cursor can be made of later."""
+        return self.cursor()
 
 
 class Windows(RowSource):
@@ -77,8 +82,9 @@ class Windows(RowSource):
 class WrapPacker(RowSource):
     """Documents end to end, cut where a row is full; every row is a window.
 
-    All rows that the loaded documents fill are cut at once and given out in parts, so
-    that a batch costs a few slices.
+    All rows that the loaded documents fill are cut at once, and made into batches at once:
+    between two batches a trainer's tensors have pushed everything out of the processor's
+    caches, so that what is done for many batches together costs a fraction.
     """
 
     def __init__(
@@ -89,30 +95,19 @@ class WrapPacker(RowSource):
         self._pad_tail = pad_tail
         self._shape = _shape(options, vocab_size)
         self._cut: _Cut | None = None
-        self._whole = 0  # rows of it
-        self._given = 0  # of those; the stream of documents stands where they began
+        self._given = 0  # rows of it; the stream of documents stands where they began
+        self._count = 0
+        self._batches: list[Rows] = []  # what follows of it, ``_count`` rows each, the last first
         self._ended = False
 
     def take(self, count: int) -> Rows | None:
         """The next rows; a partial one only as the last of the lane and if it is padded."""
-        if self._ended:
-            return None
-        first, end = self._given, self._given + count
-        if end > self._whole:
-            self._pass()
-            documents = self._documents
-            while documents.total() < count * self._options.max_length:
-                if not documents.load():
-                    break
-            # A cap ends rows early, so these are enough in any case, unless it is the end.
-            self._cut = self._cut_all(documents.total() // self._options.max_length + 1)
-            self._whole = 0 if self._cut is None else len(self._cut.rows)
-            if self._whole < count:
-                return self._last()
-            first, end = 0, count
-        self._given = end
-        assert self._cut is not None
-        return self._cut.rows.part(first, end)
+        if count != self._count:
+            self._divide(count)
+        if not self._batches and not self._load(count):
+            return self._last()
+        self._given += count
+        return self._batches.pop()
 
     def cursor(self) -> LaneCursor:
         """The next document, and how much of it was taken."""
@@ -120,11 +115,36 @@ class WrapPacker(RowSource):
             return LaneCursor(self._documents.cursor, _evidence=self._documents.evidence())
         return self._cut.cursor(self._given)
 
+    def behind(self) -> Behind:
+        """The rows that are cut, and how many of them were taken."""
+        cut = self._cut
+        return self.cursor() if cut is None or not self._given else CursorLater(cut, self._given)
+
+    def _divide(self, count: int) -> None:
+        """Make what is left of the cut rows into batches of another size."""
+        self._count = count
+        rows = None if self._cut is None else self._cut.rows
+        self._batches = [] if rows is None else rows.parts(self._given, count)[::-1]
+
+    def _load(self, count: int) -> bool:
+        """Cut more rows; False if they are not so many, which is the end."""
+        if self._ended:
+            return False
+        self._pass()
+        documents = self._documents
+        while documents.total() < count * self._options.max_length:
+            if not documents.load():
+                break
+        # A cap ends rows early, so these are enough in any case, unless it is the end.
+        self._cut = self._cut_all(documents.total() // self._options.max_length + 1)
+        self._divide(count)
+        return bool(self._batches)
+
     def _pass(self) -> None:
         """Let the documents follow to what was given."""
         if self._cut is not None and self._given:
             self._documents.advance(*self._cut.end(self._given))
-        self._cut, self._whole, self._given = None, 0, 0
+        self._cut, self._given = None, 0
 
     def _cut_all(self, most: int) -> _Cut | None:
         """All complete rows of what is loaded, None if there is none."""
@@ -135,7 +155,7 @@ class WrapPacker(RowSource):
         if cap:
             most += len(parts) // cap
         room = len(parts) + most
-        document, offset, length = (np.empty(room, dtype=np.int64) for _ in range(3))
+        document, offset, length = np.empty((3, room), dtype=np.int64)
         splits = np.empty(most + 1, dtype=np.int64)
         done, segments, _, _ = packing.pack_wrap(
             parts.length,
@@ -156,6 +176,8 @@ class WrapPacker(RowSource):
 
     def _last(self) -> Rows | None:
         """What the end of the lane still gives: fewer rows than asked for."""
+        if self._ended:
+            return None
         self._ended = True
         rows = None if self._cut is None else self._cut.rows
         self._given = 0 if rows is None else len(rows)
@@ -177,27 +199,37 @@ class WrapPacker(RowSource):
         return rows if tail is None else concatenate([rows, tail])
 
 
+@dataclass(frozen=True, slots=True)
 class _Cut:
-    """Rows cut of loaded parts, and the position behind each."""
+    """Rows cut of loaded parts, and the position behind each.
 
-    def __init__(
-        self, parts: Parts, rows: Rows, document: NDArray[np.int64], offset: NDArray[np.int64]
-    ) -> None:
-        self.rows = rows
-        self._parts = parts
-        last = rows.splits[1:] - 1  # [rows]: the last segment of each
-        self._document = document[last]
-        self._done = offset[last] + rows.length[last]
-        self._behind = parts.cursors_behind(self._document, self._done)
+    Attributes
+    ----------
+    document, offset : int64 ``[m]``
+        Of each segment of ``rows`` its part, and where in that it begins.
+    """
+
+    parts: Parts
+    rows: Rows
+    document: NDArray[np.int64]
+    offset: NDArray[np.int64]
+
+    def _place(self, rows: int) -> tuple[int, int]:
+        """The part that the first ``rows`` rows end in, and how much of it they take."""
+        last = int(self.rows.splits[rows]) - 1
+        return int(self.document[last]), int(self.offset[last] + self.rows.length[last])
 
     def end(self, rows: int) -> tuple[int, int]:
         """Parts that the first ``rows`` rows use up, and tokens of the part after those."""
-        document, done = int(self._document[rows - 1]), int(self._done[rows - 1])
-        return (document + 1, 0) if done == self._parts.length[document] else (document, done)
+        document, done = self._place(rows)
+        return (document + 1, 0) if done == self.parts.length[document] else (document, done)
 
     def cursor(self, rows: int) -> LaneCursor:
         """The position behind so many rows, at least one."""
-        return self._behind.cursor(rows - 1)
+        place = self._place(rows)
+        documents = self.parts.cursor_behind(*place)
+        evidence = self.parts.tokens_before(*place) if documents.token else b""
+        return LaneCursor(documents, _evidence=evidence)
 
 
 class WindowPacker(Windows):
@@ -261,7 +293,7 @@ class WindowPacker(Windows):
             documents.finish()
             return None
         last = len(parts) <= window
-        parts = parts.take(slice(window))
+        parts = parts.first(window)
         packed = self._by_group(parts) if options.groups else self._whole(parts)
         documents.advance(len(parts))
         return self._finish(packed) if last else packed
@@ -303,7 +335,7 @@ class WindowPacker(Windows):
         last = int(ends[-1]) <= want
         whole = len(parts) if last else int(np.searchsorted(ends, want, side="right"))
         cut = 0 if last else want - (int(ends[whole - 1]) if whole else 0)
-        parts = parts.take(slice(whole + (cut > 0)))
+        parts = parts.first(whole + (cut > 0))
         lengths = parts.length.copy()
         if cut:
             lengths[-1] = cut
