@@ -166,15 +166,15 @@ class Rows:
 
     def part(self, first: int, stop: int) -> Rows:
         """Rows ``first`` to ``stop - 1``, without a copy."""
-        return self.parts(first, stop - first)[0]
+        return self.parts(first, stop - first, 1)[0]
 
-    def parts(self, first: int, count: int) -> list[Rows]:
-        """The rows from ``first`` on, ``count`` at a time, without a copy; none of fewer."""
-        places = range(first, len(self) - count + 1, count)
-        borders = self.splits[first::count].tolist() if count else [0, 0]
+    def parts(self, first: int, count: int, times: int) -> list[Rows]:
+        """The ``times * count`` rows from ``first`` on, ``count`` at a time, without a copy."""
+        places = range(first, first + times * count, count)
+        borders = self.splits[first : first + times * count + 1 : count].tolist()
         fixed = self.row_length, self.pad_token_id, self.vocab_size
         made = []
-        for place, begin, end in zip(places, borders, borders[1:], strict=False):
+        for place, begin, end in zip(places, borders[:-1], borders[1:], strict=True):
             segments = slice(begin, end)
             splits = self.splits[place : place + count + 1]
             made.append(

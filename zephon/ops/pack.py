@@ -16,7 +16,6 @@ document first. Documents keep their order only with ``wrap``.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -25,66 +24,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from zephon._native import packing
-from zephon.cursor import Behind, CursorLater, LaneCursor, Tokens, check_tokens
-from zephon.errors import StateError
+from zephon.cursor import Behind, CursorLater, LaneCursor, Tokens
 from zephon.ops.documents import DocumentStream, Parts
 from zephon.ops.pack_options import WINDOW_DOCUMENTS, WINDOW_ROWS, PackOptions
-from zephon.rows import Rows, RowTokens, concatenate
-
-
-class RowSource(ABC):
-    """Rows of a lane, one after the other."""
-
-    @abstractmethod
-    def take(self, count: int) -> Rows | None:
-        """The next ``count`` rows, fewer at the end of the lane, None behind it."""
-
-    @abstractmethod
-    def cursor(self) -> LaneCursor:
-        """The position behind the rows taken."""
-
-    def behind(self) -> Behind:
-        """The same, if that is cheaper as something that a cursor can be made of later."""
-        return self.cursor()
-
-
-class Windows(RowSource):
-    """Rows that come out of windows, each computed as a whole."""
-
-    _window: Rows | None = None
-    _given: int = 0
-
-    @abstractmethod
-    def _open(self) -> Rows | None:
-        """Note where the next window begins, and compute it; None at the end."""
-
-    def take(self, count: int) -> Rows | None:
-        """The next rows, out of as many windows as it takes."""
-        found: list[Rows] = []
-        while count:
-            if self._window is None or self._given == len(self._window):
-                self._window = self._open()
-                self._given = 0
-                if self._window is None:
-                    break
-            part = min(count, len(self._window) - self._given)
-            found.append(self._window.part(self._given, self._given + part))
-            self._given += part
-            count -= part
-        return concatenate(found) if found else None
-
-    def _last_given(self) -> RowTokens:
-        """Tokens of the last row taken of the present window."""
-        assert self._window is not None
-        return RowTokens(self._window, self._given - 1)
+from zephon.ops.row_source import Dealt, RowSource, Windows, check_window
+from zephon.rows import Rows, concatenate
 
 
 class WrapPacker(RowSource):
     """Documents end to end, cut where a row is full; every row is a window.
 
-    All rows that the loaded documents fill are cut at once, and made into batches at once:
-    between two batches a trainer's tensors have pushed everything out of the processor's
-    caches, so that what is done for many batches together costs a fraction.
+    All rows that the loaded documents fill are cut at once.
     """
 
     def __init__(
@@ -95,41 +45,33 @@ class WrapPacker(RowSource):
         self._pad_tail = pad_tail
         self._shape = _shape(options, vocab_size)
         self._cut: _Cut | None = None
-        self._given = 0  # rows of it; the stream of documents stands where they began
-        self._count = 0
-        self._batches: list[Rows] = []  # what follows of it, ``_count`` rows each, the last first
+        self._dealt: Dealt | None = None  # of its rows; the documents stand where those began
         self._ended = False
 
     def take(self, count: int) -> Rows | None:
         """The next rows; a partial one only as the last of the lane and if it is padded."""
-        if count != self._count:
-            self._divide(count)
-        if not self._batches and not self._load(count):
-            return self._last()
-        self._given += count
-        return self._batches.pop()
+        dealt = self._dealt
+        if dealt is None or dealt.left < count:
+            if self._ended:
+                return None
+            dealt = self._load(count)
+            if dealt is None or dealt.left < count:
+                return self._last()
+        return dealt.batch(count)
 
     def cursor(self) -> LaneCursor:
         """The next document, and how much of it was taken."""
-        if self._cut is None or not self._given:
-            return LaneCursor(self._documents.cursor, _evidence=self._documents.evidence())
-        return self._cut.cursor(self._given)
+        behind = self.behind()
+        return behind if isinstance(behind, LaneCursor) else behind.cursor()
 
     def behind(self) -> Behind:
         """The rows that are cut, and how many of them were taken."""
-        cut = self._cut
-        return self.cursor() if cut is None or not self._given else CursorLater(cut, self._given)
+        if self._cut is None or self._dealt is None or not self._dealt.given:
+            return LaneCursor(self._documents.cursor, _evidence=self._documents.evidence())
+        return CursorLater(self._cut, self._dealt.given)
 
-    def _divide(self, count: int) -> None:
-        """Make what is left of the cut rows into batches of another size."""
-        self._count = count
-        rows = None if self._cut is None else self._cut.rows
-        self._batches = [] if rows is None else rows.parts(self._given, count)[::-1]
-
-    def _load(self, count: int) -> bool:
-        """Cut more rows; False if they are not so many, which is the end."""
-        if self._ended:
-            return False
+    def _load(self, count: int) -> Dealt | None:
+        """Cut more rows: at least ``count``, unless it is the end."""
         self._pass()
         documents = self._documents
         while documents.total() < count * self._options.max_length:
@@ -137,14 +79,14 @@ class WrapPacker(RowSource):
                 break
         # A cap ends rows early, so these are enough in any case, unless it is the end.
         self._cut = self._cut_all(documents.total() // self._options.max_length + 1)
-        self._divide(count)
-        return bool(self._batches)
+        self._dealt = None if self._cut is None else Dealt(self._cut.rows)
+        return self._dealt
 
     def _pass(self) -> None:
         """Let the documents follow to what was given."""
-        if self._cut is not None and self._given:
-            self._documents.advance(*self._cut.end(self._given))
-        self._cut, self._given = None, 0
+        if self._cut is not None and self._dealt is not None and self._dealt.given:
+            self._documents.advance(*self._cut.end(self._dealt.given))
+        self._cut = self._dealt = None
 
     def _cut_all(self, most: int) -> _Cut | None:
         """All complete rows of what is loaded, None if there is none."""
@@ -176,11 +118,10 @@ class WrapPacker(RowSource):
 
     def _last(self) -> Rows | None:
         """What the end of the lane still gives: fewer rows than asked for."""
-        if self._ended:
-            return None
         self._ended = True
-        rows = None if self._cut is None else self._cut.rows
-        self._given = 0 if rows is None else len(rows)
+        rows = None
+        if self._dealt is not None:
+            rows, self._dealt.given = self._dealt.rows, len(self._dealt.rows)
         self._pass()
         parts, left = self._documents.parts, self._documents.total()
         tail = None
@@ -258,16 +199,17 @@ class WindowPacker(Windows):
         self._begin = cursor.documents  # where the present window began
         self._opening: bytes | tuple[Tokens, ...] = b"" if cursor.rows else cursor.check
         if cursor.rows:
-            self._window, self._given = self._next_window(), cursor.rows
-            check_window(self._window, cursor.rows, cursor.check, "packing")
+            window = check_window(self._next_window(), cursor.rows, cursor.check, "packing")
+            self._window = Dealt(window, cursor.rows)
 
     def cursor(self) -> LaneCursor:
         """The window and how many of its rows were taken; the next window if all."""
-        if self._window is not None and self._given == len(self._window):
+        window = self._window
+        if window is not None and not window.left:
             return LaneCursor(self._documents.cursor, _evidence=self._documents.evidence())
-        if self._given == 0 or self._window is None:
+        if window is None or not window.given:
             return LaneCursor(self._begin, _evidence=self._opening)
-        return LaneCursor(self._begin, self._given, _evidence=self._last_given())
+        return LaneCursor(self._begin, window.given, _evidence=window.last())
 
     def _open(self) -> Rows | None:
         self._opening = self._documents.evidence()
@@ -391,20 +333,6 @@ def make_packer(
     return WindowPacker(
         documents, options, pad_tail=pad_tail, vocab_size=vocab_size, cursor=cursor, names=names
     )
-
-
-def check_window(window: Rows | None, delivered: int, check: bytes, kind: str) -> None:
-    """Raise unless row ``delivered - 1`` of a window is the one that was delivered last."""
-    fits = window is not None and len(window) >= delivered
-    if fits and check:
-        assert window is not None
-        fits = check_tokens(RowTokens(window, delivered - 1)) == check
-    if not fits:
-        raise StateError(
-            f"the {kind} window that the state stands in (row {delivered} of it) comes out "
-            "otherwise than before the state was saved: a file, the tokenizer or a function "
-            "changed. Restore what the state was saved with, or start a new run"
-        )
 
 
 def _shape(options: PackOptions, vocab_size: int) -> dict[str, int]:

@@ -12,8 +12,9 @@ from zephon.block import TokenBlock
 from zephon.cursor import Behind, DocumentCursor, Dropped, LaneCursor
 from zephon.ops.chain import Chain
 from zephon.ops.documents import DocumentStream
-from zephon.ops.pack import RowSource, make_packer
+from zephon.ops.pack import make_packer
 from zephon.ops.pack_options import PackOptions
+from zephon.ops.row_source import RowSource
 from zephon.ops.shuffle import Shuffle, ShuffleOptions
 from zephon.ops.tokenize import DocumentTokenizer
 from zephon.options import PrefetchOptions, Runner
