@@ -111,7 +111,7 @@ class Parts:
         """What is left behind so many parts and the first tokens of the next, as a copy."""
         table = self.table[:, documents:].copy()
         if tokens:
-            table[(_START, _OFFSET), 0] += tokens
+            table[: _OFFSET + 1, 0] += tokens
             table[_LENGTH, 0] -= tokens
         dropped = self.dropped if len(self.dropped) == 1 else self.dropped[documents:].copy()
         return Parts(self.buffers, self.aligned, self.buffer[documents:].copy(), table, dropped)
@@ -318,7 +318,7 @@ class DocumentStream:
             table[_FINAL], table[_DRAW] = entries.final, entries.draw
         if self._skip:
             self._verify(block, begin)
-            table[(_START, _OFFSET), begin] += self._skip
+            table[: _OFFSET + 1, begin] += self._skip
             table[_LENGTH, begin] -= self._skip
             self._skip = 0
         parts = Parts(documents.buffers, documents.aligned, documents.buffer, table, self._dropped)
@@ -421,7 +421,7 @@ def _split(parts: Parts, longest: int) -> Parts:
     index = np.repeat(np.arange(len(parts)), pieces)
     inside = (np.arange(len(index)) - np.repeat(np.cumsum(pieces) - pieces, pieces)) * longest
     cut = parts.take(index)
-    cut.table[[_START, _OFFSET]] += inside
+    cut.table[: _OFFSET + 1] += inside
     cut.table[_LENGTH] = np.minimum(cut.table[_LENGTH] - inside, longest)
     return cut
 
