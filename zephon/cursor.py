@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -134,15 +134,28 @@ class _Rows(Protocol):
         ...
 
 
-class CursorLater(NamedTuple):
-    """A position of which the cursor is made when somebody asks: few batches are saved."""
+class CursorLater:
+    """A position of which the cursor is made when somebody asks: few batches are saved.
 
-    rows: _Rows
-    taken: int
+    Parameters
+    ----------
+    rows : object with ``cursor``
+        Never changes, so that it is the same cursor whenever it is made.
+    taken : int
+        Of those rows.
+    """
+
+    __slots__ = ("_made", "_rows", "_taken")
+
+    def __init__(self, rows: _Rows, taken: int) -> None:
+        self._rows, self._taken = rows, taken
+        self._made: LaneCursor | None = None
 
     def cursor(self) -> LaneCursor:
-        """The position behind ``taken`` of the rows."""
-        return self.rows.cursor(self.taken)
+        """The position behind the rows taken; made once."""
+        if self._made is None:
+            self._made = self._rows.cursor(self._taken)
+        return self._made
 
 
 Behind = LaneCursor | CursorLater

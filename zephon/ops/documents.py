@@ -132,9 +132,9 @@ class Parts:
 
     def tokens_before(self, document: int, tokens: int) -> tuple[Tokens, ...]:
         """What a cursor vouches for behind the first ``tokens`` of a part: those just before."""
-        begin = int(self.table[_START, document]) + tokens
-        before = min(CHECK_TOKENS, int(self.table[_OFFSET, document]) + tokens)
-        return (self.buffers[int(self.buffer[document])][begin - before : begin],)
+        begin = self.table.item(_START, document) + tokens
+        before = min(CHECK_TOKENS, self.table.item(_OFFSET, document) + tokens)
+        return (self.buffers[self.buffer.item(document)][begin - before : begin],)
 
     def rows(
         self,

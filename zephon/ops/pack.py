@@ -157,8 +157,8 @@ class _Cut:
 
     def _place(self, rows: int) -> tuple[int, int]:
         """The part that the first ``rows`` rows end in, and how much of it they take."""
-        last = int(self.rows.splits[rows]) - 1
-        return int(self.document[last]), int(self.offset[last] + self.rows.length[last])
+        last = self.rows.splits.item(rows) - 1
+        return self.document.item(last), self.offset.item(last) + self.rows.length.item(last)
 
     def end(self, rows: int) -> tuple[int, int]:
         """Parts that the first ``rows`` rows use up, and tokens of the part after those."""

@@ -49,6 +49,9 @@ class Cursors(Sequence[LaneCursor]):
     def __hash__(self) -> int:
         return hash(tuple(self))
 
+    def __reduce__(self) -> tuple[type[Cursors], tuple[tuple[LaneCursor, ...]]]:
+        return Cursors, (tuple(self),)  # what they are made of lies in this process
+
     def replaced(self, lane: int, cursor: Behind) -> Cursors:
         """The same but for one."""
         made = Cursors.__new__(Cursors)
