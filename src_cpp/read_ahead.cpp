@@ -68,16 +68,16 @@ bool all_resident(std::span<const AddressRange> ranges) noexcept {
 }  // namespace
 
 Advice will_need(std::span<AddressRange> ranges, std::uintptr_t gap, bool skip_resident) noexcept {
+  Advice advice{0, 0};
+  if (skip_resident && all_resident(ranges)) return advice;
   std::sort(ranges.begin(), ranges.end(),
             [](const AddressRange& a, const AddressRange& b) { return a.begin < b.begin; });
-  Advice advice{0, 0};
-  const bool ask_for_some = !skip_resident || !all_resident(ranges);
   for (std::size_t i = 0; i < ranges.size();) {
     const auto [run, next] = run_at(ranges, i, gap);
     i = next;
     if (run.begin == run.end) continue;
     ++advice.runs;
-    if (ask_for_some && !(skip_resident && is_resident(run))) advice.asked += ask(run) ? 1 : 0;
+    if (!(skip_resident && is_resident(run))) advice.asked += ask(run) ? 1 : 0;
   }
   return advice;
 }

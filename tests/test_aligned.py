@@ -21,6 +21,7 @@ from zephon.errors import DataError
 from zephon.io.dataset import Dataset
 from zephon.io.shard import Place, Shard
 from zephon.ops import pack as pack_module
+from zephon.ops.pack_options import ALGORITHMS
 from zephon.types import SampleBatch
 
 IGNORE = -100
@@ -119,7 +120,7 @@ def shapes(draw: st.DrawFn) -> dict[str, Any]:
     return {
         "seed": draw(st.integers(0, 2**32)),
         "max_length": draw(st.integers(3, 20)),
-        "algorithm": draw(st.sampled_from(pack_module.ALGORITHMS)),
+        "algorithm": draw(st.sampled_from(ALGORITHMS)),
         "max_sequences_per_bin": draw(st.sampled_from([None, 3])),
         "shuffle": draw(st.sampled_from([0, 3])),
         "lanes": draw(st.sampled_from([1, 2])),
@@ -200,7 +201,7 @@ def test_a_restored_stream_goes_on_with_the_same_masks(
         assert labels(batch, extra_fields=("weight",)) == labels(other, extra_fields=("weight",))
 
 
-@pytest.mark.parametrize("algorithm", pack_module.ALGORITHMS)
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_the_mask_of_one_document_changes_no_label_of_another(algorithm: str) -> None:
     shape = {"seed": 1, "max_length": 9, "algorithm": algorithm, "max_sequences_per_bin": None}
     shape |= {"shuffle": 0, "lanes": 1, "ahead": 0}

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 import zephon
 from zephon import estimate
 from zephon.errors import ConfigError
-from zephon.ops.pack import ALGORITHMS
+from zephon.ops.pack_options import ALGORITHMS
 from zephon.runtime import lengths as lengths_module
 from zephon.work import TokenEstimation
 from zephon.work.plan import ending_plan, endless_plan, passes_plan

@@ -18,6 +18,7 @@ from oracles import operators as oracle
 from random_operators import STEPS, add
 from zephon import state as state_format
 from zephon.ops import pack as pack_module
+from zephon.ops.pack_options import ALGORITHMS
 from zephon.types import SampleBatch
 
 MakeDataset = Callable[..., zephon.Dataset]
@@ -133,7 +134,7 @@ def test_a_pass_gives_what_the_oracle_gives_token_for_token(
 @given(
     SOURCES,
     STEPS,
-    st.sampled_from(pack_module.ALGORITHMS),
+    st.sampled_from(ALGORITHMS),
     st.sampled_from([0, 3]),
     st.sampled_from([1, 2, 4]),
     st.booleans(),
@@ -207,7 +208,7 @@ def text_datasets() -> list[zephon.Dataset]:
 
 
 @settings(max_examples=12, deadline=None)
-@given(STEPS, st.sampled_from(pack_module.ALGORITHMS), st.integers(1, 9))
+@given(STEPS, st.sampled_from(ALGORITHMS), st.integers(1, 9))
 def test_operators_on_tokens_of_text_go_on_after_any_stop(
     tokenizer_folder: Any, steps: list[tuple[Any, ...]], algorithm: str, stop: int
 ) -> None:

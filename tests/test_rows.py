@@ -42,6 +42,14 @@ def test_a_part_of_rows_has_every_field_that_selecting_them_gives(
         else:
             assert one is other or one == other
     assert len(part) == stop - first
+    count = data.draw(st.integers(1, len(counts) - first))
+    times = (len(counts) - first) // count
+    several = rows.parts(first, count, times)
+    assert [len(one) for one in several] == [count] * times
+    for number, one in enumerate(several):
+        alone = rows.part(first + number * count, first + (number + 1) * count)
+        assert one.start.tolist() == alone.start.tolist()
+        assert one.splits.tolist() == alone.splits.tolist()
     for row in range(len(part)):
         segments = range(*part.splits[row : row + 2].tolist())
         expected = [part.tokens(segment).tolist() for segment in segments]

@@ -17,6 +17,7 @@ import zephon
 from zephon import state as state_format
 from zephon.errors import ConfigError, LifecycleError, StateError
 from zephon.ops import pack as pack_module
+from zephon.ops.pack_options import ALGORITHMS
 from zephon.types import SampleBatch
 
 MakeDataset = Callable[..., zephon.Dataset]
@@ -34,7 +35,7 @@ def _small_windows() -> Iterator[None]:
 @st.composite
 def shapes(draw: st.DrawFn, *, finite: bool) -> dict[str, Any]:
     """Everything that makes a stream, but for its data."""
-    algorithm = draw(st.sampled_from(pack_module.ALGORITHMS))
+    algorithm = draw(st.sampled_from(ALGORITHMS))
     policy = draw(st.sampled_from([None, "stop", "redistribute"])) if finite else "repeat"
     return {
         "work": {
@@ -364,7 +365,7 @@ def test_a_rank_gives_its_part_and_not_the_whole(memory_dataset: MakeDataset) ->
 
 def test_changing_one_document_changes_no_other(memory_dataset: MakeDataset) -> None:
     """Document isolation, for every algorithm: only columns of the changed document move."""
-    for algorithm in pack_module.ALGORITHMS:
+    for algorithm in ALGORITHMS:
         batches = []
         for value in (0, 7):
             rows = [{"tokens": np.full(n, 10 * i)} for i, n in enumerate([5, 3, 9, 4, 6, 2, 8])]

@@ -21,6 +21,7 @@ from zephon.block import SharedBuffers, mapping_of
 from zephon.errors import DataError, StateError
 from zephon.megatron.builder import IndexedDatasetBuilder
 from zephon.ops import pack as pack_module
+from zephon.ops.pack_options import ALGORITHMS
 from zephon.runtime import lane as lane_module
 from zephon.runtime import places as places_module
 from zephon.runtime.metrics import Metrics
@@ -78,7 +79,7 @@ def shapes(draw: st.DrawFn) -> dict[str, Any]:
     """Everything that makes a stream, but for its data."""
     pack = {
         "max_length": draw(st.integers(2, 20)),
-        "algorithm": draw(st.sampled_from(("wrap", *pack_module.ALGORITHMS))),
+        "algorithm": draw(st.sampled_from(("wrap", *ALGORITHMS))),
         "max_sequences_per_bin": draw(st.sampled_from([None, 3])),
         "drop_oversized": draw(st.sampled_from([None, False])),
         "pad_token_id": draw(st.sampled_from([None, 7])),
@@ -279,7 +280,7 @@ def test_a_lane_holds_few_documents_where_lanes_are_many(
 def test_a_mixture_of_many_files_keeps_one_table_of_buffers(files: Make) -> None:
     lengths = [[[3, 4, 5]] * 20, [[6, 7]] * 20]
     datasets = files(lengths, "i4")
-    for algorithm in pack_module.ALGORITHMS:
+    for algorithm in ALGORITHMS:
         work = zephon.StaticMixtureWorkSource(
             datasets, {"a": 1, "b": 2}, exhausted_policy="repeat", chunk_size=8
         )

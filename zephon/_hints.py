@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from zephon.errors import ConfigError, ConfigTypeError
-from zephon.ops.pack import WINDOW_ROWS, WRAPPING, PackingAlgorithm
+from zephon.ops.pack_options import WINDOW_ROWS, WRAPPING, PackingAlgorithm
 from zephon.options import check_int
 
 _FLAG, _NUMBER, _TEXT, _ANY = (bool,), (int, float), (str,), (object,)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -124,6 +124,42 @@ class LaneCursor:
     def without_check(self) -> LaneCursor:
         """The same place, taken on trust: what lies above it checks more."""
         return replace(self, _evidence=b"")
+
+
+class _Rows(Protocol):
+    """Rows that know the position behind each; they never change."""
+
+    def cursor(self, rows: int) -> LaneCursor:
+        """The position behind so many of them."""
+        ...
+
+
+class CursorLater:
+    """A position of which the cursor is made when somebody asks: few batches are saved.
+
+    Parameters
+    ----------
+    rows : object with ``cursor``
+        Never changes, so that it is the same cursor whenever it is made.
+    taken : int
+        Of those rows.
+    """
+
+    __slots__ = ("_made", "_rows", "_taken")
+
+    def __init__(self, rows: _Rows, taken: int) -> None:
+        self._rows, self._taken = rows, taken
+        self._made: LaneCursor | None = None
+
+    def cursor(self) -> LaneCursor:
+        """The position behind the rows taken; made once."""
+        if self._made is None:
+            self._made = self._rows.cursor(self._taken)
+        return self._made
+
+
+Behind = LaneCursor | CursorLater
+"""What a batch is handed out with."""
 
 
 def check_tokens(parts: Iterable[Tokens]) -> bytes:

@@ -10,7 +10,7 @@ from zephon.errors import ConfigError
 from zephon.ops.chain import Chain
 from zephon.ops.identity import with_python
 from zephon.ops.operator import Operator
-from zephon.ops.pack import PackOptions
+from zephon.ops.pack_options import PackOptions
 from zephon.ops.shuffle import ShuffleOptions
 from zephon.ops.tokenize import DocumentTokenizer
 from zephon.options import PrefetchOptions, StreamOptions

@@ -17,7 +17,7 @@ from zephon.cursor import Dropped
 from zephon.errors import ConfigError, ConfigTypeError, LifecycleError, ZephonError
 from zephon.estimate import estimate_steps, known_rounds
 from zephon.explain import explain
-from zephon.ops.pack import PackOptions
+from zephon.ops.pack_options import PackOptions
 from zephon.options import StreamOptions, check_int
 from zephon.runtime.documents import DocumentReader
 from zephon.runtime.exchange import Exchange, MissingRanksError, open_exchange

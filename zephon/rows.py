@@ -167,24 +167,34 @@ class Rows:
 
     def part(self, first: int, stop: int) -> Rows:
         """Rows ``first`` to ``stop - 1``, without a copy."""
-        splits = self.splits[first : stop + 1]
-        begin, end = int(splits[0]), int(splits[-1])
-        return Rows(
-            self.buffers,
-            self.buffer[begin:end],
-            self.start[begin:end],
-            self.length[begin:end],
-            self.offset[begin:end],
-            self.source[begin:end],
-            self.row[begin:end],
-            splits - begin if begin else splits,
-            self.row_length,
-            self.pad_token_id,
-            self.vocab_size,
-            None if self.last is None else self.last[begin:end],
-            self.aligned,
-            lineage=None if self.lineage is None else self.lineage[begin:end],
-        )
+        return self.parts(first, stop - first, 1)[0]
+
+    def parts(self, first: int, count: int, times: int) -> list[Rows]:
+        """The ``times * count`` rows from ``first`` on, ``count`` at a time, without a copy."""
+        places = range(first, first + times * count, count)
+        borders = self.splits[first : first + times * count + 1 : count].tolist()
+        fixed = self.row_length, self.pad_token_id, self.vocab_size
+        made = []
+        for place, begin, end in zip(places, borders[:-1], borders[1:], strict=True):
+            segments = slice(begin, end)
+            splits = self.splits[place : place + count + 1]
+            made.append(
+                Rows(
+                    self.buffers,
+                    self.buffer[segments],
+                    self.start[segments],
+                    self.length[segments],
+                    self.offset[segments],
+                    self.source[segments],
+                    self.row[segments],
+                    splits - begin if begin else splits,
+                    *fixed,
+                    None if self.last is None else self.last[segments],
+                    self.aligned,
+                    None if self.lineage is None else self.lineage[segments],
+                )
+            )
+        return made
 
     def cu_seqlens(
         self, *, shift: bool, include_padding: bool, fill: int

@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 if TYPE_CHECKING:
-    from zephon.ops.pack import PackingAlgorithm
+    from zephon.ops.pack_options import PackingAlgorithm
     from zephon.pipeline import Pipeline
     from zephon.types import SampleBatch
 

@@ -12,7 +12,7 @@ from zephon.description import Description
 from zephon.errors import ConfigError, ConfigTypeError
 from zephon.operator_stages import COMMON
 from zephon.ops.grouping import DomainGroups, Homogeneity, resolve_groups
-from zephon.ops.pack import PackingAlgorithm, PackOptions
+from zephon.ops.pack_options import PackingAlgorithm, PackOptions
 from zephon.ops.shuffle import ShuffleOptions
 from zephon.ops.transform import TokensFrom
 from zephon.options import PrefetchOptions, StreamOptions, check_int, refuse_unknown

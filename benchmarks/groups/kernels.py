@@ -28,7 +28,7 @@ sys.path.append(str(corpus.Path(__file__).parents[1] / "limit"))
 from limit import RING, loop
 
 from zephon._native import collate, order, packing
-from zephon.ops.pack import WINDOW_DOCUMENTS, WINDOW_ROWS
+from zephon.ops.pack_options import WINDOW_DOCUMENTS, WINDOW_ROWS
 
 WIDTH = ROW - 1
 FULL = ("input_ids", "labels", "positions", "document_ids", "padding_mask")

@@ -14,12 +14,13 @@ struct AddressRange {
 };
 
 struct Advice {
-  std::int64_t runs;   // that the ranges came to
+  std::int64_t runs;   // that the ranges came to; 0 where all are left out
   std::int64_t asked;  // of those, that the system was asked for
 };
 
 // Asks for the pages of `ranges` (MADV_WILLNEED), which all lie in mapped files. Sorts
-// them; those at most `gap` bytes apart become one run, which is asked for in one call.
+// them, unless all are left out; those at most `gap` bytes apart become one run, which is
+// asked for in one call.
 // With `skip_resident` a run is left out if its first and its last page are in memory
 // already (mincore, which tells the truth only of files that the caller may write), and
 // all of them if that is so of some 16 of the ranges, spread over all.

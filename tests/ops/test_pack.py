@@ -18,7 +18,9 @@ from zephon.errors import ConfigError, ConfigTypeError, DataError, StateError
 from zephon.ops import documents as documents_module
 from zephon.ops import pack as pack_module
 from zephon.ops.documents import DocumentStream
-from zephon.ops.pack import ALGORITHMS, PackOptions, RowSource, make_packer
+from zephon.ops.pack import make_packer
+from zephon.ops.pack_options import ALGORITHMS, PackOptions
+from zephon.ops.row_source import RowSource
 from zephon.ops.shuffle import Shuffle, ShuffleOptions
 from zephon.rows import Rows
 

@@ -1,10 +1,12 @@
 from __future__ import annotations
 
+import pickle
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from zephon.cursor import DocumentCursor, LaneCursor
+from zephon.cursor import CursorLater, DocumentCursor, LaneCursor
 from zephon.runtime import position as position_module
 from zephon.runtime.position import Cursors, Position, Share
 
@@ -45,3 +47,23 @@ def test_each_rank_moves_its_own_lanes_alone(rounds: int, degree: int, start: in
         mine = {(start + rank + step * degree) % lanes for step in range(rounds)}
         moved = {lane for lane, cursor in enumerate(position.cursors) if cursor != LaneCursor()}
         assert moved == mine
+
+
+def test_a_cursor_that_is_made_later_is_made_once_when_somebody_looks() -> None:
+    class Counting:
+        made = 0
+
+        def cursor(self, rows: int) -> LaneCursor:
+            self.made += 1
+            return LaneCursor(DocumentCursor(rows))
+
+    rows, other = Counting(), Counting()
+    position = Position(0, (LaneCursor(),) * 3).after(CursorLater(rows, 7), Share())
+    later = position.after(CursorLater(other, 9), Share())
+    assert (rows.made, other.made) == (0, 0)
+    assert later.cursors[1] == LaneCursor(DocumentCursor(9))
+    assert (rows.made, other.made) == (0, 1)
+    for _ in range(2):
+        assert tuple(position.cursors) == (LaneCursor(DocumentCursor(7)), *[LaneCursor()] * 2)
+    assert pickle.loads(pickle.dumps(later)) == later
+    assert (rows.made, other.made) == (1, 1)

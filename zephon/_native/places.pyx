@@ -169,7 +169,8 @@ cdef class TokenPlaces:
 
         Of those in mapped files; what lies at most ``gap`` bytes apart is asked for
         together. ``skip_resident`` leaves out what is in memory, as far as it is known.
-        Returns in how many runs the documents lie and how many were asked for.
+        Returns in how many runs the documents lie and how many were asked for; (0, 0) if
+        all that was looked at is in memory.
         """
         cdef vector[AddressRange] ranges
         cdef AddressRange one

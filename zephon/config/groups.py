@@ -13,7 +13,7 @@ from typing import Any, Literal, Self, TypedDict
 from zephon.config.sources import ZephonSource, sources_from_blend
 from zephon.errors import ConfigError, ConfigTypeError
 from zephon.megatron.blend import BlendEntry
-from zephon.ops.pack import PackingAlgorithm, PackOptions
+from zephon.ops.pack_options import PackingAlgorithm, PackOptions
 from zephon.ops.shuffle import ShuffleOptions
 from zephon.ops.tokenize import MissingFieldMode, SpecialTokensMode
 from zephon.options import PrefetchOptions, StreamOptions, check_int

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from zephon.ops.chat import LossScope, SpanSource
     from zephon.ops.grouping import DomainGroups
     from zephon.ops.meta import pack_meta, spawn_child, tombstone_meta, tombstones_for_record
-    from zephon.ops.pack import PackingAlgorithm
+    from zephon.ops.pack_options import PackingAlgorithm
     from zephon.ops.tokenize import MissingFieldMode, SpecialTokensMode
 
 _HOME = {

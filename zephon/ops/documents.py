@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -16,7 +16,6 @@ from zephon.cursor import (
     CHECK_TOKENS,
     DocumentCursor,
     Dropped,
-    LaneCursor,
     Tokens,
     check_tokens,
 )
@@ -43,93 +42,99 @@ OVERSIZED_TOLD = _Once()
 _FEW_BUFFERS = 16  # blocks of text that may stay in memory behind the position
 
 
+# Rows of the table of Parts. First those that segments have of their document.
+_START, _OFFSET, _WHOLE, _SOURCE, _ROW, _LINEAGE, _LENGTH, _DRAW, _CHILD, _FINAL = range(10)
+_OF_SEGMENTS = _LINEAGE + 1
+_COLUMNS = _FINAL + 1
+
+
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """Documents, or parts of documents, that follow each other; all arrays ``[n]``.
+    """Documents, or parts of documents, that follow each other; ``n`` of them.
+
+    What is known of each lies in one table, so that taking some of them, or putting
+    others behind them, is one call whatever there is to know.
 
     Attributes
     ----------
-    buffers, aligned, buffer, start, length
-        Where the tokens lie and what is beside them, as in
-        :class:`zephon.block.TokenDocuments`. No length is 0.
-    offset, whole : int64
-        Tokens of the document before the part, and of the whole document.
-    draw, child, final
-        Where the document stands among those of the lane, as in
-        :class:`zephon.block.Entries`.
-    source, row, lineage : int64
-        Dataset and number of the document, and what path operators made it along.
-    dropped : int64 ``[n, 5]``
-        What was left out before the part, as :meth:`zephon.cursor.Dropped.counts`.
+    buffers, aligned
+        Where tokens lie and what is beside them, as in :class:`zephon.block.TokenDocuments`.
+    buffer : int32 ``[n]``
+        Which buffer a part lies in.
+    table : int64 ``[10, n]``
+        Its first token there (``start``); tokens of its document before it (``offset``)
+        and in all (``whole``); dataset and number of the document and what path operators
+        made it along (``source``, ``row``, ``lineage``); its tokens (``length``), never 0;
+        where the document stands among those of the lane, as in
+        :class:`zephon.block.Entries` (``draw``, ``child``, ``final``).
+    dropped : int64 ``[n, 5]`` or ``[1, 5]``
+        What was left out before each part, as :meth:`zephon.cursor.Dropped.counts`; once
+        if it is the same before all.
     """
 
     buffers: tuple[Tokens, ...]
     aligned: Aligned
     buffer: NDArray[np.int32]
-    start: NDArray[np.int64]
-    length: NDArray[np.int64]
-    offset: NDArray[np.int64]
-    whole: NDArray[np.int64]
-    draw: NDArray[np.int64]
-    child: NDArray[np.int64]
-    final: NDArray[np.bool_]
-    source: NDArray[np.int64]
-    row: NDArray[np.int64]
-    lineage: NDArray[np.int64]
+    table: NDArray[np.int64]
     dropped: NDArray[np.int64]
 
     def __len__(self) -> int:
-        return len(self.length)
+        return len(self.buffer)
 
-    def take(self, index: NDArray[np.integer[Any]] | slice) -> Parts:
+    @property
+    def length(self) -> NDArray[np.int64]:
+        """Tokens of each part, int64 ``[n]``."""
+        length: NDArray[np.int64] = self.table[_LENGTH]
+        return length
+
+    @property
+    def source(self) -> NDArray[np.int64]:
+        """Dataset of each document, int64 ``[n]``."""
+        source: NDArray[np.int64] = self.table[_SOURCE]
+        return source
+
+    def take(self, index: NDArray[np.integer[Any]]) -> Parts:
         """Some of the parts."""
-        arrays = [getattr(self, f.name)[index] for f in fields(self)[2:]]
-        return Parts(self.buffers, self.aligned, *arrays)
-
-    def cursor_behind(self, documents: int, tokens: int) -> DocumentCursor:
-        """The position behind so many parts and the first tokens of the next; not of none."""
-        if tokens:
-            return DocumentCursor(
-                int(self.draw[documents]),
-                int(self.offset[documents]) + tokens,
-                Dropped(*self.dropped[documents].tolist()),
-                int(self.child[documents]),
-            )
-        last = documents - 1
-        done = int(self.offset[last] + self.length[last])
-        finished = done == int(self.whole[last])
-        ended = finished and bool(self.final[last])  # the draw, too
-        return DocumentCursor(
-            int(self.draw[last]) + ended,
-            0 if finished else done,
-            Dropped(*self.dropped[last].tolist()),
-            0 if ended else int(self.child[last]) + finished,
+        dropped = self.dropped if len(self.dropped) == 1 else self.dropped[index]
+        return Parts(
+            self.buffers, self.aligned, self.buffer[index], self.table.take(index, axis=1), dropped
         )
 
-    def cursors_behind(
-        self, document: NDArray[np.int64], tokens: NDArray[np.int64]
-    ) -> CursorsBehind:
-        """The positions behind the first ``tokens`` of each of ``document``, at least one."""
-        done = self.offset[document] + tokens
-        finished = done == self.whole[document]
-        ended = finished & self.final[document]
-        dropped = self.dropped[document]
-        same = not len(dropped) or bool((dropped[0] == dropped[-1]).all())  # counts only grow
-        return CursorsBehind(
-            self.buffers,
-            (self.draw[document] + ended).tolist(),
-            np.where(ended, 0, self.child[document] + finished).tolist(),
-            np.where(finished, 0, done).tolist(),
-            self.buffer[document].tolist(),
-            (self.start[document] + tokens).tolist(),
-            [Dropped(*counts) for counts in (dropped[:1] if same else dropped).tolist()],
+    def first(self, count: int) -> Parts:
+        """So many of them, or all if there are fewer, without a copy."""
+        dropped = self.dropped if len(self.dropped) == 1 else self.dropped[:count]
+        return Parts(
+            self.buffers, self.aligned, self.buffer[:count], self.table[:, :count], dropped
+        )
+
+    def behind(self, documents: int, tokens: int) -> Parts:
+        """What is left behind so many parts and the first tokens of the next, as a copy."""
+        table = self.table[:, documents:].copy()
+        if tokens:
+            table[: _OFFSET + 1, 0] += tokens
+            table[_LENGTH, 0] -= tokens
+        dropped = self.dropped if len(self.dropped) == 1 else self.dropped[documents:].copy()
+        return Parts(self.buffers, self.aligned, self.buffer[documents:].copy(), table, dropped)
+
+    def cursor_behind(self, document: int, tokens: int) -> DocumentCursor:
+        """The position behind the first ``tokens`` of a part, at least one."""
+        _, offset, whole, _, _, _, _, draw, child, final = self.table[:, document].tolist()
+        done = offset + tokens
+        finished = done == whole
+        ended = finished and final  # the draw, too
+        dropped = self.dropped[document if len(self.dropped) > 1 else 0]
+        return DocumentCursor(
+            draw + 1 if ended else draw,
+            0 if finished else done,
+            Dropped(*dropped.tolist()),
+            0 if ended else child + finished,
         )
 
     def tokens_before(self, document: int, tokens: int) -> tuple[Tokens, ...]:
         """What a cursor vouches for behind the first ``tokens`` of a part: those just before."""
-        begin = int(self.start[document]) + tokens
-        before = min(CHECK_TOKENS, int(self.offset[document]) + tokens)
-        return (self.buffers[int(self.buffer[document])][begin - before : begin],)
+        begin = self.table.item(_START, document) + tokens
+        before = min(CHECK_TOKENS, self.table.item(_OFFSET, document) + tokens)
+        return (self.buffers[self.buffer.item(document)][begin - before : begin],)
 
     def rows(
         self,
@@ -139,56 +144,24 @@ class Parts:
         splits: NDArray[np.int64],
         **shape: Any,
     ) -> Rows:
-        """Rows of segments (``[m]``), each ``length`` tokens from ``offset`` of a document."""
-        begin = self.offset[document] + offset
+        """Rows of segments (``[m]``), each ``length`` tokens from ``offset`` of a part."""
+        found = self.table[:_OF_SEGMENTS].take(document, axis=1)  # [columns, m]
+        found[: _OFFSET + 1] += offset
+        start, begin, whole, source, row, lineage = found
         return Rows(
             buffers=self.buffers,
             aligned=self.aligned,
-            buffer=self.buffer[document],
-            start=self.start[document] + offset,
+            buffer=self.buffer.take(document),
+            start=start,
             length=length,
             offset=begin,
-            last=begin + length == self.whole[document],
-            source=self.source[document],
-            row=self.row[document],
-            lineage=self.lineage[document],
+            last=begin + length == whole,
+            source=source,
+            row=row,
+            lineage=lineage,
             splits=splits,
             **shape,
         )
-
-
-@dataclass(frozen=True, slots=True)
-class CursorsBehind:
-    """Many positions at once, as :meth:`Parts.cursor_behind` and :meth:`Parts.tokens_before`.
-
-    Attributes
-    ----------
-    draw, child, token : list of int
-        Of each position.
-    buffer, end : list of int
-        Where the tokens before it lie: in which of ``buffers``, and up to which.
-    dropped : list of Dropped
-        What was left out before it; one for all if it is the same.
-    """
-
-    buffers: tuple[Tokens, ...]
-    draw: list[int]
-    child: list[int]
-    token: list[int]
-    buffer: list[int]
-    end: list[int]
-    dropped: list[Dropped]
-
-    def cursor(self, index: int) -> LaneCursor:
-        """One of them, of a lane whose rows are windows each for itself."""
-        token, end = self.token[index], self.end[index]
-        dropped = self.dropped[index if len(self.dropped) > 1 else 0]
-        evidence: bytes | tuple[Tokens, ...] = b""
-        if token:
-            before = min(CHECK_TOKENS, token)
-            evidence = (self.buffers[self.buffer[index]][end - before : end],)
-        place = DocumentCursor(self.draw[index], token, dropped, self.child[index])
-        return LaneCursor(place, _evidence=evidence)
 
 
 class DocumentStream:
@@ -242,7 +215,8 @@ class DocumentStream:
         self._opening = cursor.child > 0 or cursor.token > 0  # a document that must be there
         self._longest, self._drop, self._split = longest, drop_oversized, split
         self._names, self._patience = names, patience
-        self._loaded = cursor.dropped  # what was left out up to the last block
+        # What was left out up to the last block; the same array as long as nothing is.
+        self._dropped = np.array([cursor.dropped.counts()], dtype=np.int64)  # [1, 5]
         self._end = cursor.draw
         self._finished = False
         self._chunks: list[Parts] = []  # loaded and not taken; joined when they are looked at
@@ -290,7 +264,7 @@ class DocumentStream:
         )
         if self._shortest > 1:
             oversized += f" or have fewer than {self._shortest} (min_sequence_length)"
-        filtered = " or are left out by an operator" if self._loaded.filtered else ""
+        filtered = " or are left out by an operator" if self._dropped[0, 4] else ""
         raise DataError(
             f"{fruitless} documents in a row have no tokens{oversized}{filtered} (datasets "
             f"{', '.join(self._names)}): is the right field read?"
@@ -301,23 +275,17 @@ class DocumentStream:
         parts = self.parts
         if parts is None or not (documents or tokens):
             return
-        self._cursor = parts.cursor_behind(documents, tokens)
-        rest = parts.take(slice(documents, None))
-        if tokens:
-            rest = replace(
-                rest,
-                start=_add_first(rest.start, tokens),
-                offset=_add_first(rest.offset, tokens),
-                length=_add_first(rest.length, -tokens),
-            )
-        self._hold(_compact(rest))
+        last = (documents, tokens) if tokens else (documents - 1, int(parts.length[documents - 1]))
+        self._cursor = parts.cursor_behind(*last)
+        self._hold(_compact(parts.behind(documents, tokens)))
 
     def finish(self, tail_tokens: int = 0) -> None:
         """Take everything: the lane is at its end, and so many tokens fill no row."""
         if self._finished:
             return
         self._finished = True
-        self._cursor = DocumentCursor(self._end, 0, self._loaded + Dropped(tail_tokens=tail_tokens))
+        dropped = Dropped(*self._dropped[0].tolist()) + Dropped(tail_tokens=tail_tokens)
+        self._cursor = DocumentCursor(self._end, 0, dropped)
         self._hold(None)
 
     def _hold(self, parts: Parts | None) -> None:
@@ -336,16 +304,39 @@ class DocumentStream:
 
     def _read(self, block: TokenBlock) -> Parts:
         """The parts of a block; what it leaves out is counted."""
-        documents = block.documents
+        documents, entries = block.documents, block.entries
         count = len(block)
-        entries = block.entries
         begin = self._begin(block)
-        whole = documents.length
-        offset = np.zeros(count, dtype=np.int64)
+        table = np.empty((_COLUMNS, count), dtype=np.int64)
+        table[_START], table[_OFFSET], table[_WHOLE] = documents.start, 0, documents.length
+        table[_SOURCE], table[_ROW], table[_LENGTH] = block.sources, block.rows, documents.length
+        if entries is None:
+            table[_LINEAGE], table[_CHILD], table[_FINAL] = 0, 0, 1
+            table[_DRAW] = np.arange(block.first, block.first + count)
+        else:
+            table[_LINEAGE], table[_CHILD] = entries.lineage, entries.child
+            table[_FINAL], table[_DRAW] = entries.final, entries.draw
         if self._skip:
             self._verify(block, begin)
-            offset[begin], self._skip = self._skip, 0
-        zero = np.zeros(count, dtype=np.int64)
+            table[: _OFFSET + 1, begin] += self._skip
+            table[_LENGTH, begin] -= self._skip
+            self._skip = 0
+        parts = Parts(documents.buffers, documents.aligned, documents.buffer, table, self._dropped)
+        if begin or self._leaves_out(block):
+            parts = self._kept(block, begin, parts)
+        return _split(parts, self._longest) if self._split else parts
+
+    def _leaves_out(self, block: TokenBlock) -> bool:
+        """Whether a document of a block is no part, or there are none."""
+        length = block.documents.length
+        if not len(length) or (block.entries is not None and block.entries.filtered.any()):
+            return True
+        return bool(length.min() < self._shortest or (self._drop and length.max() > self._longest))
+
+    def _kept(self, block: TokenBlock, begin: int, parts: Parts) -> Parts:
+        """Those of ``parts``, all documents of a block, that are to be packed."""
+        whole, count = block.documents.length, len(block)
+        entries = block.entries
         filtered = np.zeros(count, np.bool_) if entries is None else entries.filtered
         empty = (whole < self._shortest) & ~filtered
         oversized = (whole > self._longest) if self._drop else np.zeros_like(empty)
@@ -353,29 +344,13 @@ class DocumentStream:
         counts[:, 0], counts[:, 1], counts[:, 2] = empty, oversized, whole * oversized
         counts[:, 4] = filtered
         counts[:begin] = 0  # counted before the state was saved
-        total = np.cumsum(counts, axis=0) + self._loaded.counts()
+        total = np.cumsum(counts, axis=0) + self._dropped
         if count:
-            self._loaded = Dropped(*total[-1].tolist())
+            self._dropped = total[-1:].copy()
         if oversized[begin:].any():
             self._tell_oversized(block, begin + int(np.argmax(oversized[begin:])))
         keep = np.flatnonzero(~(empty | oversized | filtered)[begin:]) + begin
-        parts = Parts(
-            documents.buffers,
-            documents.aligned,
-            documents.buffer[keep],
-            documents.start[keep] + offset[keep],
-            (whole - offset)[keep],
-            offset[keep],
-            whole[keep],
-            block.first + keep if entries is None else entries.draw[keep],
-            zero[keep] if entries is None else entries.child[keep],
-            np.ones(len(keep), np.bool_) if entries is None else entries.final[keep],
-            block.sources[keep].astype(np.int64),
-            block.rows[keep],
-            zero[keep] if entries is None else entries.lineage[keep],
-            total[keep],
-        )
-        return _split(parts, self._longest) if self._split else parts
+        return replace(parts, dropped=total).take(keep)
 
     def _begin(self, block: TokenBlock) -> int:
         """The first document of a block that is not behind the cursor."""
@@ -426,12 +401,16 @@ class DocumentStream:
 
 def _join(chunks: list[Parts]) -> Parts:
     """Parts after each other; a buffer that several lie in comes once."""
-    buffers, aligned, moves = join_buffers(chunks)
-    buffer = np.concatenate([m[c.buffer] for m, c in zip(moves, chunks, strict=True)])
-    arrays = [
-        np.concatenate([getattr(chunk, f.name) for chunk in chunks]) for f in fields(Parts)[3:]
-    ]
-    return Parts(buffers, aligned, buffer, *arrays)
+    first = chunks[0]
+    buffers, aligned, where = first.buffers, first.aligned, [chunk.buffer for chunk in chunks]
+    if any(chunk.buffers is not buffers for chunk in chunks):
+        buffers, aligned, moves = join_buffers(chunks)
+        where = [moved[buffer] for moved, buffer in zip(moves, where, strict=True)]
+    dropped = first.dropped
+    if len(dropped) > 1 or any(chunk.dropped is not dropped for chunk in chunks):
+        dropped = np.concatenate([np.broadcast_to(c.dropped, (len(c), 5)) for c in chunks])
+    table = np.concatenate([chunk.table for chunk in chunks], axis=1)
+    return Parts(buffers, aligned, np.concatenate(where), table, dropped)
 
 
 def _split(parts: Parts, longest: int) -> Parts:
@@ -442,18 +421,9 @@ def _split(parts: Parts, longest: int) -> Parts:
     index = np.repeat(np.arange(len(parts)), pieces)
     inside = (np.arange(len(index)) - np.repeat(np.cumsum(pieces) - pieces, pieces)) * longest
     cut = parts.take(index)
-    return replace(
-        cut,
-        start=cut.start + inside,
-        length=np.minimum(cut.length - inside, longest),
-        offset=cut.offset + inside,
-    )
-
-
-def _add_first(values: NDArray[np.int64], amount: int) -> NDArray[np.int64]:
-    changed = values.copy()  # rows that were made of the same array keep theirs
-    changed[0] += amount
-    return changed
+    cut.table[: _OFFSET + 1] += inside
+    cut.table[_LENGTH] = np.minimum(cut.table[_LENGTH] - inside, longest)
+    return cut
 
 
 def _compact(parts: Parts) -> Parts:

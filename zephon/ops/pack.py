@@ -16,197 +16,25 @@ document first. Documents keep their order only with ``wrap``.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from zephon._native import packing
-from zephon.cursor import LaneCursor, Tokens, check_tokens
-from zephon.errors import ConfigError, ConfigTypeError, StateError
+from zephon.cursor import Behind, CursorLater, LaneCursor, Tokens
 from zephon.ops.documents import DocumentStream, Parts
-from zephon.options import check_int
-from zephon.rows import Rows, RowTokens, concatenate
-
-PackingAlgorithm = Literal["wrap", "first_fit", "best_fit", "best_fit_wrap"]
-ALGORITHMS = ("wrap", "first_fit", "best_fit", "best_fit_wrap")
-WRAPPING = ("wrap", "best_fit_wrap")
-
-WINDOW_DOCUMENTS = 1024
-"""Documents that first_fit and best_fit choose among, if num_bins is not more: padding of lognormal
-lengths is below half a percent then (1.3 % with 256)."""
-WINDOW_ROWS = 64
-"""Rows that best_fit_wrap fills at a time."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class PackOptions:
-    """How documents become rows.
-
-    Attributes
-    ----------
-    max_length : int
-        Tokens per row, one more than the model's input length: inputs and labels
-        are the row without its last and its first token.
-    algorithm : {"wrap", "first_fit", "best_fit", "best_fit_wrap"}
-        How documents are laid out.
-    num_bins : int or None
-        For first_fit and best_fit: they choose among at least so many documents.
-    max_sequences_per_bin : int or None
-        Documents that a row holds at most; it is padded if they do not fill it.
-    pad_token_id : int
-        What padding is filled with.
-    drop_oversized : bool or None
-        Whether documents longer than a row are left out and counted. None: first_fit
-        and best_fit do, the others cut them. False with first_fit or best_fit: they
-        are split into parts of a row.
-    min_sequence_length : int or None
-        Documents with fewer tokens are left out, and counted with those that have none.
-    groups : tuple of (dataset, group), or None
-        Only documents of one group come into a row; for first_fit and best_fit, which pack
-        each group of a window by itself. None: documents of all datasets are mixed.
-    """
-
-    max_length: int
-    algorithm: PackingAlgorithm = "wrap"
-    num_bins: int | None = None
-    max_sequences_per_bin: int | None = None
-    pad_token_id: int = 0
-    drop_oversized: bool | None = None
-    min_sequence_length: int | None = None
-    groups: tuple[tuple[str, str], ...] | None = None
-
-    def __post_init__(self) -> None:
-        if isinstance(self.max_length, bool) or not isinstance(self.max_length, int):
-            raise ConfigTypeError(f"max_length is {self.max_length!r}, expected an int")
-        if not 2 <= self.max_length < 2**31:
-            raise ConfigError(
-                f"max_length is {self.max_length}, expected 2 to 2**31 - 1 tokens: a row gives "
-                "max_length - 1 inputs and as many labels"
-            )
-        if self.algorithm not in ALGORITHMS:
-            raise ConfigError(
-                f"Unknown algorithm {self.algorithm!r}, expected one of {', '.join(ALGORITHMS)}"
-            )
-        if self.num_bins is not None:
-            if self.algorithm in WRAPPING:
-                raise ConfigError(
-                    f"num_bins does not apply to {self.algorithm!r}, which fills one row after "
-                    "the other: leave it out"
-                )
-            if not isinstance(self.num_bins, int) or isinstance(self.num_bins, bool):
-                raise ConfigTypeError(f"num_bins is {self.num_bins!r}, expected an int")
-            if not 1 <= self.num_bins <= 2**20:
-                raise ConfigError(
-                    f"num_bins must be positive and at most 2**20, it is {self.num_bins}"
-                )
-        if self.max_sequences_per_bin is not None:
-            check_int("max_sequences_per_bin", self.max_sequences_per_bin, 1, 2**31)
-        check_int("pad_token_id", self.pad_token_id, 0, 2**31)
-        if not (self.drop_oversized is None or isinstance(self.drop_oversized, bool)):
-            raise ConfigTypeError(
-                f"drop_oversized is {self.drop_oversized!r}, expected True, False or None"
-            )
-        if self.min_sequence_length is not None:
-            check_int("min_sequence_length", self.min_sequence_length, 1, 2**31)
-        if self.shortest > self.max_length and self.drops_oversized:
-            raise ConfigError(
-                f"min_sequence_length is {self.min_sequence_length}, more than max_length "
-                f"{self.max_length}: no document would be packed"
-            )
-        if self.groups and self.wraps:
-            raise ConfigError(
-                f"homogeneity does not apply to {self.algorithm!r}, which fills rows with whatever "
-                "comes next: use algorithm='first_fit' or 'best_fit', or a pipeline for each group"
-            )
-
-    @property
-    def wraps(self) -> bool:
-        """Whether documents may be cut to fill rows."""
-        return self.algorithm in WRAPPING
-
-    @property
-    def shortest(self) -> int:
-        """Tokens that a document has at least, to be packed."""
-        return self.min_sequence_length or 1
-
-    @property
-    def drops_oversized(self) -> bool:
-        """Whether documents longer than a row are left out."""
-        return not self.wraps if self.drop_oversized is None else self.drop_oversized
-
-    @property
-    def pads_tail(self) -> bool:
-        """Whether the last row of a lane is padded rather than dropped, if not told."""
-        return self.algorithm != "wrap" or self.max_sequences_per_bin is not None
-
-    def shaping(self) -> dict[str, Any]:
-        """What decides the rows, for the fingerprint of a state."""
-        return {
-            "max_length": self.max_length,
-            "algorithm": self.algorithm,
-            "window": max(WINDOW_DOCUMENTS, self.num_bins or 0)
-            if not self.wraps
-            else (WINDOW_ROWS if self.algorithm == "best_fit_wrap" else 1),
-            "max_sequences_per_bin": self.max_sequences_per_bin,
-            "drop_oversized": self.drops_oversized,
-            # Only where they are used: states of before know nothing of them.
-            **({} if self.shortest == 1 else {"min_sequence_length": self.shortest}),
-            **({"groups": [list(one) for one in self.groups]} if self.groups else {}),
-        }
-
-
-class RowSource(ABC):
-    """Rows of a lane, one after the other."""
-
-    @abstractmethod
-    def take(self, count: int) -> Rows | None:
-        """The next ``count`` rows, fewer at the end of the lane, None behind it."""
-
-    @abstractmethod
-    def cursor(self) -> LaneCursor:
-        """The position behind the rows taken."""
-
-
-class Windows(RowSource):
-    """Rows that come out of windows, each computed as a whole."""
-
-    _window: Rows | None = None
-    _given: int = 0
-
-    @abstractmethod
-    def _open(self) -> Rows | None:
-        """Note where the next window begins, and compute it; None at the end."""
-
-    def take(self, count: int) -> Rows | None:
-        """The next rows, out of as many windows as it takes."""
-        found: list[Rows] = []
-        while count:
-            if self._window is None or self._given == len(self._window):
-                self._window = self._open()
-                self._given = 0
-                if self._window is None:
-                    break
-            part = min(count, len(self._window) - self._given)
-            found.append(self._window.part(self._given, self._given + part))
-            self._given += part
-            count -= part
-        return concatenate(found) if found else None
-
-    def _last_given(self) -> RowTokens:
-        """Tokens of the last row taken of the present window."""
-        assert self._window is not None
-        return RowTokens(self._window, self._given - 1)
+from zephon.ops.pack_options import WINDOW_DOCUMENTS, WINDOW_ROWS, PackOptions
+from zephon.ops.row_source import Dealt, RowSource, Windows, check_window
+from zephon.rows import Rows, concatenate
 
 
 class WrapPacker(RowSource):
     """Documents end to end, cut where a row is full; every row is a window.
 
-    All rows that the loaded documents fill are cut at once and given out in parts, so
-    that a batch costs a few slices.
+    All rows that the loaded documents fill are cut at once.
     """
 
     def __init__(
@@ -217,42 +45,48 @@ class WrapPacker(RowSource):
         self._pad_tail = pad_tail
         self._shape = _shape(options, vocab_size)
         self._cut: _Cut | None = None
-        self._whole = 0  # rows of it
-        self._given = 0  # of those; the stream of documents stands where they began
+        self._dealt: Dealt | None = None  # of its rows; the documents stand where those began
         self._ended = False
 
     def take(self, count: int) -> Rows | None:
         """The next rows; a partial one only as the last of the lane and if it is padded."""
-        if self._ended:
-            return None
-        first, end = self._given, self._given + count
-        if end > self._whole:
-            self._pass()
-            documents = self._documents
-            while documents.total() < count * self._options.max_length:
-                if not documents.load():
-                    break
-            # A cap ends rows early, so these are enough in any case, unless it is the end.
-            self._cut = self._cut_all(documents.total() // self._options.max_length + 1)
-            self._whole = 0 if self._cut is None else len(self._cut.rows)
-            if self._whole < count:
+        dealt = self._dealt
+        if dealt is None or dealt.left < count:
+            if self._ended:
+                return None
+            dealt = self._load(count)
+            if dealt is None or dealt.left < count:
                 return self._last()
-            first, end = 0, count
-        self._given = end
-        assert self._cut is not None
-        return self._cut.rows.part(first, end)
+        return dealt.batch(count)
 
     def cursor(self) -> LaneCursor:
         """The next document, and how much of it was taken."""
-        if self._cut is None or not self._given:
+        behind = self.behind()
+        return behind if isinstance(behind, LaneCursor) else behind.cursor()
+
+    def behind(self) -> Behind:
+        """The rows that are cut, and how many of them were taken."""
+        if self._cut is None or self._dealt is None or not self._dealt.given:
             return LaneCursor(self._documents.cursor, _evidence=self._documents.evidence())
-        return self._cut.cursor(self._given)
+        return CursorLater(self._cut, self._dealt.given)
+
+    def _load(self, count: int) -> Dealt | None:
+        """Cut more rows: at least ``count``, unless it is the end."""
+        self._pass()
+        documents = self._documents
+        while documents.total() < count * self._options.max_length:
+            if not documents.load():
+                break
+        # A cap ends rows early, so these are enough in any case, unless it is the end.
+        self._cut = self._cut_all(documents.total() // self._options.max_length + 1)
+        self._dealt = None if self._cut is None else Dealt(self._cut.rows)
+        return self._dealt
 
     def _pass(self) -> None:
         """Let the documents follow to what was given."""
-        if self._cut is not None and self._given:
-            self._documents.advance(*self._cut.end(self._given))
-        self._cut, self._whole, self._given = None, 0, 0
+        if self._cut is not None and self._dealt is not None and self._dealt.given:
+            self._documents.advance(*self._cut.end(self._dealt.given))
+        self._cut = self._dealt = None
 
     def _cut_all(self, most: int) -> _Cut | None:
         """All complete rows of what is loaded, None if there is none."""
@@ -263,7 +97,7 @@ class WrapPacker(RowSource):
         if cap:
             most += len(parts) // cap
         room = len(parts) + most
-        document, offset, length = (np.empty(room, dtype=np.int64) for _ in range(3))
+        document, offset, length = np.empty((3, room), dtype=np.int64)
         splits = np.empty(most + 1, dtype=np.int64)
         done, segments, _, _ = packing.pack_wrap(
             parts.length,
@@ -285,8 +119,9 @@ class WrapPacker(RowSource):
     def _last(self) -> Rows | None:
         """What the end of the lane still gives: fewer rows than asked for."""
         self._ended = True
-        rows = None if self._cut is None else self._cut.rows
-        self._given = 0 if rows is None else len(rows)
+        rows = None
+        if self._dealt is not None:
+            rows, self._dealt.given = self._dealt.rows, len(self._dealt.rows)
         self._pass()
         parts, left = self._documents.parts, self._documents.total()
         tail = None
@@ -305,27 +140,37 @@ class WrapPacker(RowSource):
         return rows if tail is None else concatenate([rows, tail])
 
 
+@dataclass(frozen=True, slots=True)
 class _Cut:
-    """Rows cut of loaded parts, and the position behind each."""
+    """Rows cut of loaded parts, and the position behind each.
 
-    def __init__(
-        self, parts: Parts, rows: Rows, document: NDArray[np.int64], offset: NDArray[np.int64]
-    ) -> None:
-        self.rows = rows
-        self._parts = parts
-        last = rows.splits[1:] - 1  # [rows]: the last segment of each
-        self._document = document[last]
-        self._done = offset[last] + rows.length[last]
-        self._behind = parts.cursors_behind(self._document, self._done)
+    Attributes
+    ----------
+    document, offset : int64 ``[m]``
+        Of each segment of ``rows`` its part, and where in that it begins.
+    """
+
+    parts: Parts
+    rows: Rows
+    document: NDArray[np.int64]
+    offset: NDArray[np.int64]
+
+    def _place(self, rows: int) -> tuple[int, int]:
+        """The part that the first ``rows`` rows end in, and how much of it they take."""
+        last = self.rows.splits.item(rows) - 1
+        return self.document.item(last), self.offset.item(last) + self.rows.length.item(last)
 
     def end(self, rows: int) -> tuple[int, int]:
         """Parts that the first ``rows`` rows use up, and tokens of the part after those."""
-        document, done = int(self._document[rows - 1]), int(self._done[rows - 1])
-        return (document + 1, 0) if done == self._parts.length[document] else (document, done)
+        document, done = self._place(rows)
+        return (document + 1, 0) if done == self.parts.length[document] else (document, done)
 
     def cursor(self, rows: int) -> LaneCursor:
         """The position behind so many rows, at least one."""
-        return self._behind.cursor(rows - 1)
+        place = self._place(rows)
+        documents = self.parts.cursor_behind(*place)
+        evidence = self.parts.tokens_before(*place) if documents.token else b""
+        return LaneCursor(documents, _evidence=evidence)
 
 
 class WindowPacker(Windows):
@@ -354,16 +199,17 @@ class WindowPacker(Windows):
         self._begin = cursor.documents  # where the present window began
         self._opening: bytes | tuple[Tokens, ...] = b"" if cursor.rows else cursor.check
         if cursor.rows:
-            self._window, self._given = self._next_window(), cursor.rows
-            check_window(self._window, cursor.rows, cursor.check, "packing")
+            window = check_window(self._next_window(), cursor.rows, cursor.check, "packing")
+            self._window = Dealt(window, cursor.rows)
 
     def cursor(self) -> LaneCursor:
         """The window and how many of its rows were taken; the next window if all."""
-        if self._window is not None and self._given == len(self._window):
+        window = self._window
+        if window is not None and not window.left:
             return LaneCursor(self._documents.cursor, _evidence=self._documents.evidence())
-        if self._given == 0 or self._window is None:
+        if window is None or not window.given:
             return LaneCursor(self._begin, _evidence=self._opening)
-        return LaneCursor(self._begin, self._given, _evidence=self._last_given())
+        return LaneCursor(self._begin, window.given, _evidence=window.last())
 
     def _open(self) -> Rows | None:
         self._opening = self._documents.evidence()
@@ -389,7 +235,7 @@ class WindowPacker(Windows):
             documents.finish()
             return None
         last = len(parts) <= window
-        parts = parts.take(slice(window))
+        parts = parts.first(window)
         packed = self._by_group(parts) if options.groups else self._whole(parts)
         documents.advance(len(parts))
         return self._finish(packed) if last else packed
@@ -431,7 +277,7 @@ class WindowPacker(Windows):
         last = int(ends[-1]) <= want
         whole = len(parts) if last else int(np.searchsorted(ends, want, side="right"))
         cut = 0 if last else want - (int(ends[whole - 1]) if whole else 0)
-        parts = parts.take(slice(whole + (cut > 0)))
+        parts = parts.first(whole + (cut > 0))
         lengths = parts.length.copy()
         if cut:
             lengths[-1] = cut
@@ -487,20 +333,6 @@ def make_packer(
     return WindowPacker(
         documents, options, pad_tail=pad_tail, vocab_size=vocab_size, cursor=cursor, names=names
     )
-
-
-def check_window(window: Rows | None, delivered: int, check: bytes, kind: str) -> None:
-    """Raise unless row ``delivered - 1`` of a window is the one that was delivered last."""
-    fits = window is not None and len(window) >= delivered
-    if fits and check:
-        assert window is not None
-        fits = check_tokens(RowTokens(window, delivered - 1)) == check
-    if not fits:
-        raise StateError(
-            f"the {kind} window that the state stands in (row {delivered} of it) comes out "
-            "otherwise than before the state was saved: a file, the tokenizer or a function "
-            "changed. Restore what the state was saved with, or start a new run"
-        )
 
 
 def _shape(options: PackOptions, vocab_size: int) -> dict[str, int]:

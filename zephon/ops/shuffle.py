@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from zephon.cursor import LaneCursor
-from zephon.ops.pack import RowSource, Windows, check_window
+from zephon.ops.row_source import Dealt, RowSource, Windows, check_window
 from zephon.options import check_int
 from zephon.rows import Rows
 from zephon.work.order import derive_key, permute
@@ -53,20 +53,18 @@ class Shuffle(Windows):
         self._begin = replace(cursor, window=0, shuffled=0)  # of the rows, where the window began
         self._number = cursor.window
         if cursor.shuffled:
-            self._window, self._given = self._next_window(), cursor.shuffled
-            check_window(self._window, cursor.shuffled, cursor.check, "shuffle")
+            window = check_window(self._next_window(), cursor.shuffled, cursor.check, "shuffle")
+            self._window = Dealt(window, cursor.shuffled)
 
     def cursor(self) -> LaneCursor:
         """Where the rows of the window began, its number, and how many were taken."""
-        if self._window is not None and self._given == len(self._window):
+        window = self._window
+        if window is not None and not window.left:
             return replace(self._rows.cursor(), window=self._number + 1)
-        if self._window is None or self._given == 0:
+        if window is None or not window.given:
             return replace(self._begin, window=self._number)
         return replace(
-            self._begin,
-            window=self._number,
-            shuffled=self._given,
-            _evidence=self._last_given(),
+            self._begin, window=self._number, shuffled=window.given, _evidence=window.last()
         )
 
     def _open(self) -> Rows | None:

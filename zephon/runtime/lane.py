@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from concurrent.futures import Executor
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from zephon.block import TokenBlock
-from zephon.cursor import DocumentCursor, Dropped, LaneCursor
+from zephon.cursor import Behind, DocumentCursor, Dropped, LaneCursor
 from zephon.ops.chain import Chain
 from zephon.ops.documents import DocumentStream
-from zephon.ops.pack import PackOptions, RowSource, make_packer
+from zephon.ops.pack import make_packer
+from zephon.ops.pack_options import PackOptions
+from zephon.ops.row_source import RowSource
 from zephon.ops.shuffle import Shuffle, ShuffleOptions
 from zephon.ops.tokenize import DocumentTokenizer
 from zephon.options import PrefetchOptions, Runner
@@ -87,18 +90,27 @@ class Lane:
     ) -> None:
         self._size = plan.microbatch_size
         self._drop_last = plan.drop_last
+        self._metrics = plan.metrics
         self._rows = _rows(plan, lane, passes, cursor, executor)
         self._left = Dropped()
 
-    def take(self) -> tuple[Rows, LaneCursor] | None:
-        """The next batch and the cursor behind it; None at the end of the lane."""
+    def take(self) -> tuple[Rows, Behind] | None:
+        """The next batch and the position behind it; None at the end of the lane.
+
+        What was spent on waiting for documents does not count as work.
+        """
+        metrics = self._metrics
+        begin, waited = time.perf_counter(), metrics.waited("pack")
         rows = self._rows.take(self._size)
+        spent = time.perf_counter() - begin - (metrics.waited("pack") - waited)
         if rows is None:
+            metrics.add("pack", PACK, working=spent)
             return None
+        metrics.add("pack", PACK, items=len(rows), working=spent)
         if self._drop_last and len(rows) < self._size:
             self._left = Dropped(tail_tokens=int(rows.length.sum()))
             return None
-        return rows, self._rows.cursor()
+        return rows, self._rows.behind()
 
     def dropped(self) -> Dropped:
         """What was left out up to here; at the end, everything that was."""
@@ -117,8 +129,7 @@ def _rows(
         rows: RowSource = ReadyRows(made, inner)
     else:
         rows = _packed(plan, lane, passes, inner, executor)
-    rows = rows if plan.shuffle is None else Shuffle(rows, plan.shuffle, lane, cursor)
-    return MeasuredRows(rows, plan.metrics)
+    return rows if plan.shuffle is None else Shuffle(rows, plan.shuffle, lane, cursor)
 
 
 def _packed(
@@ -143,24 +154,6 @@ def _packed(
         vocab_size=plan.vocab_size,
         names=plan.names,
     )
-
-
-class MeasuredRows(RowSource):
-    """Rows of another source, whose making is counted."""
-
-    def __init__(self, rows: RowSource, metrics: Metrics) -> None:
-        self._rows, self._metrics = rows, metrics
-
-    def take(self, count: int) -> Rows | None:
-        """The next rows; what was spent on waiting for documents is no work."""
-        with self._metrics.working("pack", PACK, 0, without_waiting=True):
-            rows = self._rows.take(count)
-        self._metrics.add("pack", PACK, items=0 if rows is None else len(rows))
-        return rows
-
-    def cursor(self) -> LaneCursor:
-        """The position behind the rows taken."""
-        return self._rows.cursor()
 
 
 class ReadyRows(RowSource):

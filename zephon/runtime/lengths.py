@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from zephon.errors import ConfigTypeError, DataError
-from zephon.ops.pack import PackOptions
+from zephon.ops.pack_options import PackOptions
 from zephon.options import PrefetchOptions
 from zephon.runtime.documents import DocumentReader
 from zephon.work.base import Draws, WorkSource

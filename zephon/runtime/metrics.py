@@ -95,28 +95,26 @@ class Metrics:
     ) -> None:
         """Add to a stage, whose place among the others is ``order``."""
         with self._lock:
-            stage = self._stages.setdefault(name, _Counters(order))
+            stage = self._stages.get(name)
+            if stage is None:
+                stage = self._stages[name] = _Counters(order)
             stage.items += items
             stage.working += working
             stage.waiting += waiting
 
     @contextmanager
-    def working(
-        self, name: str, order: int, items: int, *, without_waiting: bool = False
-    ) -> Iterator[None]:
-        """Count the time until it is left as work of a stage, or what of it was not waiting."""
-        begin, waited = time.perf_counter(), self._waited(name) if without_waiting else 0.0
+    def working(self, name: str, order: int, items: int) -> Iterator[None]:
+        """Count the time until it is left as work of a stage."""
+        begin = time.perf_counter()
         try:
             yield
         finally:
-            spent = time.perf_counter() - begin
-            if without_waiting:
-                spent -= self._waited(name) - waited
-            self.add(name, order, items=items, working=spent)
+            self.add(name, order, items=items, working=time.perf_counter() - begin)
 
-    def _waited(self, name: str) -> float:
-        with self._lock:
-            return self._stages[name].waiting if name in self._stages else 0.0
+    def waited(self, name: str) -> float:
+        """Seconds that a stage has waited up to now."""
+        stage = self._stages.get(name)
+        return 0.0 if stage is None else stage.waiting
 
     def watch(self, name: str, order: int, depth: Callable[[], int]) -> None:
         """Let ``depth`` tell what lies ready for a stage, besides what others tell."""

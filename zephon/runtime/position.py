@@ -7,17 +7,20 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import overload
 
-from zephon.cursor import LaneCursor
+from zephon.cursor import Behind, LaneCursor
 
 _BLOCK = 128
 """Cursors that are copied to change one of many."""
 
 
 class Cursors(Sequence[LaneCursor]):
-    """A tuple of cursors of which changing one copies few: a batch moves one of 65,536."""
+    """A tuple of cursors of which changing one copies few: a batch moves one of 65,536.
+
+    A cursor that can be made later is when it is looked at.
+    """
 
     __slots__ = ("_blocks", "_size")
-    _blocks: tuple[tuple[LaneCursor, ...], ...]
+    _blocks: tuple[tuple[Behind, ...], ...]
     _size: int
 
     def __init__(self, cursors: Sequence[LaneCursor]) -> None:
@@ -28,7 +31,7 @@ class Cursors(Sequence[LaneCursor]):
         return self._size
 
     def __iter__(self) -> Iterator[LaneCursor]:
-        return chain.from_iterable(self._blocks)
+        return map(_made, chain.from_iterable(self._blocks))
 
     @overload
     def __getitem__(self, index: int) -> LaneCursor: ...
@@ -38,7 +41,7 @@ class Cursors(Sequence[LaneCursor]):
         if isinstance(index, slice):
             return tuple(self)[index]
         index = range(self._size)[index]
-        return self._blocks[index // _BLOCK][index % _BLOCK]
+        return _made(self._blocks[index // _BLOCK][index % _BLOCK])
 
     def __eq__(self, other: object) -> bool:
         return tuple(self) == tuple(other) if isinstance(other, Sequence) else NotImplemented
@@ -46,7 +49,10 @@ class Cursors(Sequence[LaneCursor]):
     def __hash__(self) -> int:
         return hash(tuple(self))
 
-    def replaced(self, lane: int, cursor: LaneCursor) -> Cursors:
+    def __reduce__(self) -> tuple[type[Cursors], tuple[tuple[LaneCursor, ...]]]:
+        return Cursors, (tuple(self),)  # what they are made of lies in this process
+
+    def replaced(self, lane: int, cursor: Behind) -> Cursors:
         """The same but for one."""
         made = Cursors.__new__(Cursors)
         made._size = self._size
@@ -58,6 +64,10 @@ class Cursors(Sequence[LaneCursor]):
         block = (*old[:inside], cursor, *old[inside + 1 :])
         made._blocks = (*self._blocks[:number], block, *self._blocks[number + 1 :])
         return made
+
+
+def _made(cursor: Behind) -> LaneCursor:
+    return cursor if isinstance(cursor, LaneCursor) else cursor.cursor()
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +105,7 @@ class Position:
         """Before the first batch of a pass."""
         return cls(0, (LaneCursor(),) * lanes, passes)
 
-    def after(self, cursor: LaneCursor, share: Share) -> Position:
+    def after(self, cursor: Behind, share: Share) -> Position:
         """Behind the next lane-batch of a rank, whose lane then stands at ``cursor``."""
         cursors = self.cursors if isinstance(self.cursors, Cursors) else Cursors(self.cursors)
         moved = cursors.replaced((self.delivered + share.rank) % cursors._size, cursor)

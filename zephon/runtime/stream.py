@@ -11,7 +11,7 @@ from typing import Literal
 
 import numpy as np
 
-from zephon.cursor import Dropped, LaneCursor
+from zephon.cursor import Behind, Dropped
 from zephon.errors import DataError
 from zephon.rows import Rows
 from zephon.runtime.exchange import Agreement
@@ -78,7 +78,7 @@ class Stream:
         self._plan = plan
         self._position = position
         self._executor: Executor | None = None
-        self._items: Iterator[tuple[SampleBatch | None, LaneCursor]] | None = None
+        self._items: Iterator[tuple[SampleBatch | None, Behind]] | None = None
         self._closed = False
 
     def __iter__(self) -> Stream:
@@ -121,7 +121,7 @@ class Stream:
         if self._executor is not None:
             self._executor.shutdown(wait=False, cancel_futures=True)
 
-    def _start(self) -> Iterator[tuple[SampleBatch | None, LaneCursor]]:
+    def _start(self) -> Iterator[tuple[SampleBatch | None, Behind]]:
         if not self._pays_to_run_ahead():
             return _Run(self._plan, self._position, None).batches()
         self._executor = open_executor(self._plan.lane)
@@ -152,9 +152,9 @@ class _Run:
         self._position = position
         self._executor = executor
         self._lanes: dict[int, Lane] = {}
-        self._begun: dict[int, LaneCursor] = dict(enumerate(position.cursors))
+        self._begun: dict[int, Behind] = dict(enumerate(position.cursors))
 
-    def batches(self) -> Iterator[tuple[SampleBatch | None, LaneCursor]]:
+    def batches(self) -> Iterator[tuple[SampleBatch | None, Behind]]:
         """Every lane-batch of the rank, with its lane's cursor behind it."""
         plan, lanes = self._plan, self._plan.lane.lanes
         finite = plan.lane.work.lane(0, lanes).length() is not None
@@ -182,7 +182,7 @@ class _Run:
                 yield self._batch(n, *(item or self._filler(n)))
             number = numbers[-1] + plan.share.degree
 
-    def _goes_on(self, items: list[tuple[Rows, LaneCursor] | None], number: int) -> bool:
+    def _goes_on(self, items: list[tuple[Rows, Behind] | None], number: int) -> bool:
         """Whether round ``number`` of the lanes, of which these are ours, is delivered."""
         if self._plan.rounds is not None:
             if number >= self._plan.rounds:
@@ -198,18 +198,22 @@ class _Run:
         # Some rank has a batch unless on all ranks there is none.
         return not self._plan.agree(all(item is None for item in items))
 
-    def _take(self, number: int) -> tuple[Rows, LaneCursor] | None:
+    def _take(self, number: int) -> tuple[Rows, Behind] | None:
         lane = number % self._plan.lane.lanes
         if lane not in self._lanes:
             self._lanes[lane] = Lane(
-                self._plan.lane, lane, self._position.passes, self._begun[lane], self._executor
+                self._plan.lane,
+                lane,
+                self._position.passes,
+                self._position.cursors[lane],
+                self._executor,
             )
         item = self._lanes[lane].take()
         if item is not None:
             self._begun[lane] = item[1]
         return item
 
-    def _filler(self, number: int) -> tuple[Rows, LaneCursor]:
+    def _filler(self, number: int) -> tuple[Rows, Behind]:
         """A batch that teaches nothing: in each row one token of padding that is no padding."""
         plan = self._plan.lane
         size = plan.microbatch_size
@@ -229,9 +233,7 @@ class _Run:
         )
         return rows, self._begun[number % plan.lanes]
 
-    def _batch(
-        self, number: int, rows: Rows, cursor: LaneCursor
-    ) -> tuple[SampleBatch | None, LaneCursor]:
+    def _batch(self, number: int, rows: Rows, cursor: Behind) -> tuple[SampleBatch | None, Behind]:
         """A batch as the functions on batches leave it, None if one left it out."""
         plan = self._plan.lane
         batch = SampleBatch.from_rows(
@@ -239,7 +241,7 @@ class _Run:
         )
         return plan.on_batches.run(batch, number, plan.metrics), cursor
 
-    def _report(self, items: list[tuple[Rows, LaneCursor] | None]) -> None:
+    def _report(self, items: list[tuple[Rows, Behind] | None]) -> None:
         """Say once what the pass left out."""
         undelivered = sum(int(item[0].length.sum()) for item in items if item is not None)
         total = Dropped(tail_tokens=undelivered)
