@@ -6,6 +6,7 @@ import shutil
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -381,14 +382,14 @@ def test_threads_that_want_one_row_group_decode_it_once(
     path = write(tmp_path / "a.parquet", rows=50, tokens=[[i] for i in range(200)])
     dataset = Dataset.from_path("d", path)
     reads: list[int] = []
-    original = module.ParquetFile.read
+    original = module.ParquetFile.read_tokens
 
-    def slow(self: module.ParquetFile, unit: int, columns: list[str]) -> object:
+    def slow(self: module.ParquetFile, unit: int, *columns: Any) -> object:
         reads.append(unit)
         time.sleep(0.02)
-        return original(self, unit, columns)
+        return original(self, unit, *columns)
 
-    monkeypatch.setattr(module.ParquetFile, "read", slow)
+    monkeypatch.setattr(module.ParquetFile, "read_tokens", slow)
     seen: list[list[list[int]]] = []
     threads = [threading.Thread(target=lambda: seen.append(tokens(dataset))) for _ in range(8)]
     for thread in threads:
