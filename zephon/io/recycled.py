@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-STEP = 1 << 20
+STEP = 1 << 18
 """Bytes that sizes are multiples of; what is smaller is not kept, since it costs little."""
 
 
