@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -9,8 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from zephon.errors import DataError
-from zephon.io.column_lists import ListRuns, contiguous, gather, list_runs
+from zephon.io.column_lists import ListRuns, contiguous, gather, join_lists, list_runs
 from zephon.io.column_tokens import make_unit_tokens
+from zephon.io.recycled import Recycler
 
 LISTS = st.lists(st.none() | st.lists(st.none() | st.integers(0, 100), max_size=5), max_size=12)
 KINDS = [
@@ -60,6 +63,40 @@ def test_gathered_lists_stand_where_they_were_told_to(
     assert out.tolist() == [-1, -1, *[x for row in rows for x in lists[row] or []], -1, -1]
 
 
+@given(st.lists(LISTS, max_size=4), st.sampled_from(KINDS), st.integers(0, 20))
+def test_joined_lists_are_those_of_all_parts(
+    parts: list[list[list[int | None] | None]], kind: pa.DataType, count: int
+) -> None:
+    """Whatever is said of how many there are."""
+    runs = [list_runs(pa.array(lists, kind)) for lists in parts]
+    joined = join_lists(iter(runs), count, Recycler(0))
+    expected = [one for lists in parts for one in lists]
+    assert [one for part in joined for one in plain(part)] == [
+        one for part in runs for one in plain(part)
+    ]
+    assert sum(len(part) for part in joined) == len(expected)
+    first, damaged, valid = 0, [], []
+    for part in joined:
+        damaged += (part.damaged + first).tolist()
+        valid += [True] * len(part) if part.valid is None else part.valid.tolist()
+        first += len(part)
+    assert damaged == [i for i, one in enumerate(expected) if one and None in one]
+    assert valid == [one is not None for one in expected]
+
+
+def test_parts_are_put_together_in_one_array_that_grows() -> None:
+    def parts() -> Iterator[ListRuns]:
+        for number in range(40):
+            lists = [[number] * (number * 500)] * 5
+            yield list_runs(pa.array(lists, pa.list_(pa.int32())))
+
+    memory = Recycler(0)
+    (joined,) = join_lists(parts(), 200, memory)
+    assert plain(joined) == [[number] * (number * 500) for number in range(40) for _ in range(5)]
+    assert joined.in_order
+    assert joined.nbytes == memory.nbytes < 3 * joined.values.nbytes
+
+
 def test_overlapping_views_are_copied_where_something_goes_along() -> None:
     array = pa.ListViewArray.from_arrays([0, 1, 0], [3, 2, 1], pa.array([5, 6, 7], pa.int32()))
     runs = list_runs(array)
@@ -89,7 +126,9 @@ def test_a_column_of_more_than_2_gib_is_read_where_it_lies() -> None:
     array = pa.LargeListArray.from_buffers(kind, 4, [None, pa.py_buffer(offsets)], children=[child])
     many = pa.chunked_array([array, pa.array([[1]], kind), array.slice(3)])
     before = pa.total_allocated_bytes()
-    unit = make_unit_tokens(many, None, (), lambda name: many)
+    unit = make_unit_tokens(
+        [list_runs(chunk) for chunk in many.chunks], None, (), lambda name: many
+    )
     documents = unit.documents(np.array([1, 3, 4, 5]))
     assert [documents.tokens(i).tolist() for i in range(4)] == [[4, 5], [7, 8, 9], [1], [7, 8, 9]]
     assert int(documents.start[1]) == count - 3

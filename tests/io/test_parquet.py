@@ -6,6 +6,7 @@ import shutil
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -170,7 +171,7 @@ INTEGERS = [pa.int8(), pa.uint8(), pa.int16(), pa.uint16(), pa.int32(), pa.uint3
 
 @pytest.mark.parametrize("value", INTEGERS, ids=str)
 @pytest.mark.parametrize("kind", [pa.list_, pa.large_list], ids=["list", "large_list"])
-def test_lists_of_every_integer_type_are_tokens_in_arrows_own_memory(
+def test_lists_of_every_integer_type_are_tokens_of_that_type(
     tmp_path: Path, kind: object, value: pa.DataType
 ) -> None:
     column = pa.array([[1, 2, 100], [], [7]], kind(value))  # type: ignore[operator]
@@ -309,7 +310,14 @@ def test_numbers_beside_tokens_and_other_columns_are_read_when_somebody_looks(
         asked.append((str(unit), *columns))
         return original(self, unit, columns)
 
+    read_tokens = module.ParquetFile.read_tokens
+
+    def spy_tokens(self: module.ParquetFile, unit: int, column: str, mask: str | None) -> object:
+        asked.append((str(unit), column))
+        return read_tokens(self, unit, column, mask)
+
     monkeypatch.setattr(module.ParquetFile, "read", spy)
+    monkeypatch.setattr(module.ParquetFile, "read_tokens", spy_tokens)
     dataset = Dataset.from_path("d", path)
     work = zephon.StaticMixtureWorkSource([dataset], {"d": 1}, shuffle_shards=False)
     (batch,) = zephon.Pipeline(work).pack_flat(4).batch(1).prefetch(0)
@@ -381,14 +389,14 @@ def test_threads_that_want_one_row_group_decode_it_once(
     path = write(tmp_path / "a.parquet", rows=50, tokens=[[i] for i in range(200)])
     dataset = Dataset.from_path("d", path)
     reads: list[int] = []
-    original = module.ParquetFile.read
+    original = module.ParquetFile.read_tokens
 
-    def slow(self: module.ParquetFile, unit: int, columns: list[str]) -> object:
+    def slow(self: module.ParquetFile, unit: int, *columns: Any) -> object:
         reads.append(unit)
         time.sleep(0.02)
-        return original(self, unit, columns)
+        return original(self, unit, *columns)
 
-    monkeypatch.setattr(module.ParquetFile, "read", slow)
+    monkeypatch.setattr(module.ParquetFile, "read_tokens", slow)
     seen: list[list[list[int]]] = []
     threads = [threading.Thread(target=lambda: seen.append(tokens(dataset))) for _ in range(8)]
     for thread in threads:

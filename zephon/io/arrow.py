@@ -29,6 +29,7 @@ class ArrowFile(ColumnFile):
     """A mapped file. What is not compressed is used where it lies and never read as a whole."""
 
     unit_name = "record batch"
+    mapped = True
 
     def __init__(self, path: Path) -> None:
         self.path = path

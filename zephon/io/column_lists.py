@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,9 +12,15 @@ import pyarrow.types as kinds
 from numpy.typing import NDArray
 
 from zephon.errors import DataError
+from zephon.io.recycled import Recycler
 
+_NONE = np.empty(0, dtype=np.int64)
+_OFFSETS: dict[type, np.dtype[Any]] = {
+    pa.ListArray: np.dtype(np.int32),
+    pa.LargeListArray: np.dtype(np.int64),
+}
 _DTYPES = {
-    pa.from_numpy_dtype(name): np.dtype(name)
+    pa.from_numpy_dtype(name).id: np.dtype(name)
     for name in (
         *("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"),
         *("float16", "float32", "float64"),
@@ -47,6 +54,12 @@ class ListRuns:
         return len(self.start)
 
     @property
+    def nbytes(self) -> int:
+        """Bytes of the memory that the values lie in, whatever of it they need."""
+        base = self.values.base
+        return base.nbytes if isinstance(base, np.ndarray) else self.values.nbytes
+
+    @property
     def in_order(self) -> bool:
         """Whether each list lies behind the one before it."""
         full = self.length > 0
@@ -64,6 +77,8 @@ def list_runs(array: pa.Array) -> ListRuns:
     """
     if isinstance(array, pa.ExtensionArray):
         array = array.storage
+    if (runs := _plain_runs(array)) is not None:
+        return runs
     start, length = _runs(array)
     valid = None
     if array.null_count:
@@ -89,6 +104,52 @@ def list_runs(array: pa.Array) -> ListRuns:
     return ListRuns(_flat(used), start, length, valid, damaged)
 
 
+def join_lists(parts: Iterable[ListRuns], count: int, memory: Recycler) -> list[ListRuns]:
+    """The lists of ``parts``, about ``count`` of them, as those of one array in ``memory``.
+
+    Values are copied as a part comes, so that it need not live until the next one. If all are
+    in the first part it stays what it is.
+    """
+    parts = iter(parts)
+    part = next(parts, None)
+    if part is None or len(part) >= count:
+        return [*(() if part is None else (part,)), *parts]
+    kept: list[ListRuns] = []
+    lists = at = 0
+    values = memory.empty(_room(len(part.values), len(part), count), part.values.dtype)
+    while part is not None:
+        end, lists_end = at + len(part.values), lists + len(part)
+        if end > len(values):
+            more = memory.empty(_room(end, lists_end, count), values.dtype)
+            more[:at] = values[:at]
+            values = more
+        values[at:end] = part.values
+        kept.append(
+            ListRuns(values, part.start + at, part.length, part.valid, part.damaged + lists)
+        )
+        lists, at = lists_end, end
+        part = None  # its memory is used for the next one
+        part = next(parts, None)
+    valid = None
+    if any(one.valid is not None for one in kept):
+        valid = np.concatenate(
+            [np.ones(len(one), bool) if one.valid is None else one.valid for one in kept]
+        )
+    start, length, damaged = (
+        np.concatenate([getattr(one, name) for one in kept])
+        for name in ("start", "length", "damaged")
+    )
+    return [ListRuns(values[:at], start, length, valid, damaged)]
+
+
+def _room(values: int, lists: int, count: int) -> int:
+    """Room for ``count`` lists if ``lists`` have ``values`` values, a little more than that.
+
+    Not beyond all measure, since a damaged file may say anything of its rows.
+    """
+    return max(values, min(values * count // max(lists, 1) * 9 // 8, 64 * values))
+
+
 def contiguous(runs: ListRuns) -> ListRuns:
     """The same lists end to end: copied, unless each lies behind the one before it already."""
     if runs.in_order:
@@ -109,6 +170,36 @@ def gather(
     shift = np.repeat(np.cumsum(length) - length, length)
     inside = np.arange(len(shift)) - shift
     out[np.repeat(at, length) + inside] = runs.values[np.repeat(runs.start[rows], length) + inside]
+
+
+def _plain_runs(array: pa.Array) -> ListRuns | None:
+    """The lists of an array that has them end to end and no nulls, which nearly all have.
+
+    Few calls: after a unit was decoded nothing of the interpreter is in the caches.
+    """
+    width = _OFFSETS.get(type(array))
+    if width is None or array.null_count or not len(array):
+        return None
+    values = array.values
+    dtype = _DTYPES.get(values.type.id)
+    if dtype is None or values.null_count:
+        return None
+    buffers = array.buffers()  # validity and offsets, then those of the values
+    first, count = array.offset, len(array) + 1
+    bounds = np.frombuffer(buffers[1], width, count, first * width.itemsize).astype(np.int64)
+    low, high = int(bounds[0]), int(bounds[-1])
+    length = bounds[1:] - bounds[:-1]
+    if low < 0 or high > len(values) or length.min() < 0:
+        return None  # damaged: the other way says so
+    bounds -= low
+    begin = (values.offset + low) * dtype.itemsize
+    if high == low:
+        flat = np.empty(0, dtype=dtype)
+    else:
+        flat = np.frombuffer(buffers[3], dtype, high - low, begin)
+    if not flat.flags.aligned:
+        flat = flat.copy()
+    return ListRuns(flat, bounds[:-1], length, None, _NONE)
 
 
 def _runs(array: pa.Array) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -133,7 +224,7 @@ def _runs(array: pa.Array) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
 def _flat(values: pa.Array) -> NDArray[Any]:
     """Numbers as an array; bools, which Arrow keeps as bits, are copied."""
     kind = values.type
-    dtype = _DTYPES.get(kind)
+    dtype = _DTYPES.get(kind.id)
     if dtype is None:
         return np.asarray(values.to_numpy(zero_copy_only=False))
     buffer = values.buffers()[1]

@@ -170,16 +170,19 @@ class UnitChunk(AlignedFields):
 
 
 def make_unit_tokens(
-    tokens: pa.ChunkedArray, mask: pa.ChunkedArray | None, beside: Sequence[str], read: ReadColumn
+    tokens: Sequence[ListRuns],
+    mask: pa.ChunkedArray | None,
+    beside: Sequence[str],
+    read: ReadColumn,
 ) -> UnitTokens:
     """Token ids of a unit with their mask, and a way to the other columns of the unit.
 
-    Each chunk becomes a buffer by itself: nothing is put together.
+    Each array of runs becomes a buffer by itself: nothing is put together.
     """
     chunks, first = [], 0
     along = mask is not None or bool(beside)
-    for chunk in tokens.chunks:
-        runs, count = list_runs(chunk), len(chunk)
+    for runs in tokens:
+        count = len(runs)
         if along:
             runs = contiguous(runs)
         mine = None if mask is None else mask.slice(first, count)

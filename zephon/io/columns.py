@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from zephon.block import Documents, RecordDocuments, interleave
 from zephon.errors import DataError
+from zephon.io.column_lists import ListRuns, list_runs
 from zephon.io.column_records import LazyRecords
 from zephon.io.column_roles import Roles, find_roles, is_text, text_path
 from zephon.io.column_tokens import UnitTokens, make_unit_tokens
@@ -44,6 +45,8 @@ class ColumnFile(ABC):
         What messages call a unit.
     lies_open : bool
         Whether nothing is compressed, so that looking at a few bytes costs just that.
+    mapped : bool
+        Whether what is read may lie in a map of the file, which must not shrink under it.
     """
 
     path: Path
@@ -52,10 +55,22 @@ class ColumnFile(ABC):
     nbytes: int
     unit_name: str
     lies_open: bool = False
+    mapped: bool = False
 
     @abstractmethod
     def read(self, unit: int, columns: Sequence[str]) -> tuple[dict[str, pa.ChunkedArray], int]:
         """Columns of one unit, and how many bytes were allocated for them."""
+
+    def read_tokens(
+        self, unit: int, tokens: str, mask: str | None
+    ) -> tuple[list[ListRuns], pa.ChunkedArray | None, int]:
+        """Lists of the column ``tokens`` of one unit, the column ``mask``, and bytes allocated.
+
+        A DataError without a place is one of the unit.
+        """
+        columns, allocated = self.read(unit, [tokens, *([mask] if mask else [])])
+        lists = [list_runs(chunk) for chunk in columns[tokens].chunks]
+        return lists, columns[mask] if mask else None, allocated
 
     @abstractmethod
     def check(self) -> None:
@@ -120,7 +135,7 @@ class ColumnShard(Shard):
 
     def read(self, rows: NDArray[np.int64]) -> Documents:
         """Documents ``rows``: places in Arrow's memory, or records that are read when looked at."""
-        self.check()
+        self._file.check()
         if self._roles.tokens is None or self._text is not None:
             return RecordDocuments(LazyRecords(self, rows))
         parts, picks = [], []
@@ -190,8 +205,9 @@ class ColumnShard(Shard):
         return np.concatenate([np.empty(0, dtype=np.int64), *parts])
 
     def check(self) -> None:
-        """The file has the size that it had."""
-        self._file.check()
+        """The file has the size that it had; what was decoded lies in memory."""
+        if self._file.mapped:
+            self._file.check()
 
     def place(self, row: int) -> Place:
         """File and row; the byte is that of the row's unit."""
@@ -234,16 +250,13 @@ class ColumnShard(Shard):
     def _decode_tokens(self, unit: int) -> tuple[UnitTokens, int]:
         roles = self._roles
         assert roles.tokens is not None
-        wanted = [roles.tokens, *([roles.mask] if roles.mask else [])]
-        columns, allocated = self._file.read(unit, wanted)
         try:
-            tokens = make_unit_tokens(
-                columns[roles.tokens],
-                columns.get(roles.mask) if roles.mask else None,
-                roles.beside,
-                partial(self._columns.column, unit),
-            )
+            lists, mask, allocated = self._file.read_tokens(unit, roles.tokens, roles.mask)
+            read = partial(self._columns.column, unit)
+            tokens = make_unit_tokens(lists, mask, roles.beside, read)
         except DataError as error:
+            if error.file is not None:
+                raise
             raise self._unit_error(unit, error.message) from error
         return tokens, allocated + tokens.nbytes
 

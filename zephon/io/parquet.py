@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -14,13 +15,18 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from zephon.errors import DataError
+from zephon.io.column_lists import ListRuns, join_lists, list_runs
 from zephon.io.column_roles import text_path
 from zephon.io.columns import ColumnFile
 from zephon.io.mapped import MappedFile
 from zephon.io.probe import probe_digest
+from zephon.io.recycled import MEMORY
 
 _MAGIC, _ENCRYPTED = b"PAR1", b"PARE"
 _TAIL = 8  # length of the footer, magic
+_VALUES = 1 << 17  # token ids that are decoded at a time: with their levels, about a megabyte
+_ROWS = 64  # decoded at a time at least
+_BUFFER = 1 << 18  # bytes that are read at a time
 
 
 class ParquetFile(ColumnFile):
@@ -43,6 +49,8 @@ class ParquetFile(ColumnFile):
         if (self.unit_rows < 0).any():
             raise DataError("has a row group of less than no rows: it is damaged", file=path)
         self._offsets: dict[int, int] = {}
+        # Tokens of a document, first guessed: two bytes each, and nothing else in the file.
+        self._row_values = self.nbytes // 2 // max(int(self.unit_rows.sum()), 1)
         with self._explained(), self._open(metadata) as file:
             self.schema = file.schema_arrow
 
@@ -57,17 +65,43 @@ class ParquetFile(ColumnFile):
             assert path is not None, name
             column = table.column(path[0])
             found[name] = pc.struct_field(column, path[1:]) if len(path) > 1 else column
-        rows = int(self.unit_rows[unit])
-        for name, column in found.items():
-            if len(column) != rows:
-                raise DataError(
-                    f"row group {unit} has {len(column)} values in the column {name!r} and "
-                    f"{rows} rows: the file is damaged",
-                    file=self.path,
-                )
-        if rows and unit not in self._offsets and (at := _first_byte(metadata, unit, columns[0])):
-            self._offsets[unit] = at
+            self._check_rows(unit, name, len(column))
+        self._note_offset(metadata, unit, columns[0])
         return found, table.nbytes
+
+    def read_tokens(
+        self, unit: int, tokens: str, mask: str | None
+    ) -> tuple[list[ListRuns], pa.ChunkedArray | None, int]:
+        """The same of token ids, some rows at a time and put together in memory used before.
+
+        What is at work at a time fits into a processor's cache, and the ids are written once
+        to memory that need not be cleared first.
+        """
+        rows = int(self.unit_rows[unit])
+        masks: list[pa.Array] = []
+
+        def batches(file: pq.ParquetFile) -> Iterator[ListRuns]:
+            for batch in file.iter_batches(
+                batch_size=max(_VALUES // max(self._row_values, 1), _ROWS),
+                row_groups=[unit],
+                columns=[tokens, *([mask] if mask else [])],
+                use_threads=False,
+            ):
+                if mask:
+                    masks.append(batch.column(mask))
+                yield list_runs(batch.column(tokens))
+
+        metadata = self._metadata()
+        with self._explained(unit), self._open(metadata) as file:
+            lists = join_lists(batches(file), rows, MEMORY)
+        count = sum(len(runs) for runs in lists)
+        self._check_rows(unit, tokens, count)
+        self._note_offset(metadata, unit, tokens)
+        if count:
+            self._row_values = sum(len(runs.values) for runs in lists) // count
+        # Of memory from elsewhere, all of it counts.
+        allocated = sum(runs.nbytes for runs in lists)
+        return lists, pa.chunked_array(masks) if masks else None, allocated
 
     def check(self) -> None:
         """The file is there and as large as it was."""
@@ -92,8 +126,33 @@ class ParquetFile(ColumnFile):
         """First byte of what was read of the row group; None before anything was."""
         return self._offsets.get(unit)
 
-    def _open(self, metadata: pq.FileMetaData) -> pq.ParquetFile:
-        return pq.ParquetFile(self.path, metadata=metadata, page_checksum_verification=True)
+    @contextmanager
+    def _open(self, metadata: pq.FileMetaData) -> Iterator[pq.ParquetFile]:
+        # A file by its path, and nothing that looks for the file system it may be on.
+        with pa.OSFile(str(self.path)) as source:
+            yield pq.ParquetFile(
+                source,
+                metadata=metadata,
+                page_checksum_verification=True,
+                # Read by this thread, a part of a column at a time.
+                pre_buffer=False,
+                buffer_size=_BUFFER,
+            )
+
+    def _check_rows(self, unit: int, name: str, count: int) -> None:
+        rows = int(self.unit_rows[unit])
+        if count != rows:
+            raise DataError(
+                f"row group {unit} has {count} values in the column {name!r} and "
+                f"{rows} rows: the file is damaged",
+                file=self.path,
+            )
+
+    def _note_offset(self, metadata: pq.FileMetaData, unit: int, name: str) -> None:
+        if self.unit_rows[unit] and unit not in self._offsets:
+            at = _first_byte(metadata, unit, name)
+            if at:
+                self._offsets[unit] = at
 
     def _metadata(self) -> pq.FileMetaData:
         def parse() -> pq.FileMetaData:
