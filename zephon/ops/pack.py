@@ -253,8 +253,10 @@ class WindowPacker(Windows):
             document=document,
             splits=splits,
         )
+        index, splits = _by_arrival(document, splits[: rows + 1])
+        document = document[index]
         zero = np.zeros(count, dtype=np.int64)
-        return parts.rows(document, zero, parts.length[document], splits[: rows + 1], **self._shape)
+        return parts.rows(document, zero, parts.length[document], splits, **self._shape)
 
     def _by_group(self, parts: Parts) -> Rows:
         """Rows of documents of one group each; the groups take turns in proportion."""
@@ -303,10 +305,8 @@ class WindowPacker(Windows):
             seg_length=length,
             splits=splits,
         )
-        used = slice(segments)
-        return parts.rows(
-            document[used], offset[used], length[used], splits[: rows + 1], **self._shape
-        )
+        used, splits = _by_arrival(document[:segments], splits[: rows + 1])
+        return parts.rows(document[used], offset[used], length[used], splits, **self._shape)
 
     def _finish(self, rows: Rows) -> Rows | None:
         """The last window of a lane, without its last row if that is to be dropped."""
@@ -316,6 +316,23 @@ class WindowPacker(Windows):
             rows = rows.select(slice(len(rows) - 1))
         self._documents.finish(tail_tokens=dropped)
         return rows if len(rows) else None
+
+
+def _by_arrival(
+    document: NDArray[np.int64], splits: NDArray[np.int64]
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Rows in the order of their first documents, as an index of segments and new splits.
+
+    Packing begins rows with the longest documents first. Left in that order a window would
+    give out long documents and then short ones, and batches of one source and then another.
+    The last row stays: at the end of a lane it is the one that is not full.
+    """
+    order = np.argsort(document[splits[:-2]], kind="stable")
+    order = np.append(order, len(order))
+    begin = splits[:-1][order]
+    count = np.diff(splits)[order]
+    made = np.concatenate(([0], np.cumsum(count)))
+    return np.arange(len(document)) + np.repeat(begin - made[:-1], count), made
 
 
 def make_packer(
