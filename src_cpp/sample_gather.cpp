@@ -209,7 +209,9 @@ GatherCheck gather_samples(const SampleTables& tables, const SampleRules& rules,
   const Gatherer gatherer(tables, rules, out);
   if (count > 0) gatherer.prefetch(which[0]);
   for (std::int64_t i = 0; i < count; ++i) {
-    if (i + 1 < count) gatherer.prefetch(which[i + 1]);
+    // Behind the last of a batch, the next batch is expected to go on in order.
+    const std::int64_t next = i + 1 < count ? which[i + 1] : which[i] + 1;
+    if (next < tables.samples) gatherer.prefetch(next);
     const SampleFault fault = gatherer.sample(which[i], rows[i]);
     if (fault != SampleFault::none) return {fault, which[i]};
   }

@@ -107,7 +107,9 @@ void test_counts_are_exact() {
 void test_what_cannot_be_counted_is_refused() {
   const zephon::SampleIndexShape shape{64, 1, 50};
   std::vector<std::int32_t> rows(2 * 51);
-  for (const std::size_t place : {0, 1, 63, 64, 1023, 1024, 1087, 1088, 2999}) {
+  constexpr std::size_t places[] = {0, 1, 63, 64, 1023, 1024, 1087, 1088, 2999};
+  constexpr std::size_t counts[] = {1, 3};
+  for (const std::size_t place : places) {
     for (const std::int32_t id : {-1, 4, 2147483647, -2147483647 - 1, 3}) {
       std::vector<std::int32_t> sizes{3, 0, 7, -1};
       std::vector<std::int32_t> documents(3000);
@@ -115,7 +117,7 @@ void test_what_cannot_be_counted_is_refused() {
       check(zephon::count_tokens(sizes, documents) == 10'000, "sizes that no document has");
       documents[place] = id;  // none of a size, or of the negative one
       check(zephon::count_tokens(sizes, documents) == zephon::not_countable, "counted");
-      for (const std::size_t threads : {1, 3}) {
+      for (const std::size_t threads : counts) {
         check(zephon::build_sample_index<std::int32_t>(sizes, documents, shape, rows,
                                                        {threads, 500}) == zephon::not_countable,
               "placed");
