@@ -142,11 +142,10 @@ def test_a_block_must_be_writable_and_ends_need_an_id(arrays):
 
 
 def test_a_damaged_index_is_an_error_for_a_block_too(arrays):
-    arrays["document_index"][0] = 99
+    arrays["document_index"][:] = 99
     reader = SampleGather(**arrays, sequence_length=4, add_extra_token=True)
-    with pytest.raises(ValueError, match="cannot be read: document_index names a sequence that"):
-        for sample in range(len(arrays["shuffle_index"])):
-            reader.gather_one(sample, np.zeros(14, np.int64))
+    with pytest.raises(ValueError, match="sample 0 cannot be read: document_index names a seq"):
+        reader.gather_one(0, np.zeros(14, np.int64))
 
 
 def test_outputs_that_are_not_wanted_and_other_rows_stay_as_they_are(arrays):
