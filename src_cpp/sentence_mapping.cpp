@@ -8,26 +8,56 @@ namespace {
 
 std::size_t index(std::int64_t value) noexcept { return static_cast<std::size_t>(value); }
 
-// Calls emit(first sentence, one past the last) for each sample of a document.
+// Sentences looked at together. Long ones are rare: most such runs hold none, and
+// then none of their documents needs to be looked at.
+constexpr std::int64_t seen_together = 4096;
+
+// Calls emit(first sentence, one past the last, target) for each sample of a document.
 // `target` is asked for the length to reach at its begin and after each sample.
 template <typename Target, typename Emit>
 void cut_document(const std::int32_t* sizes, std::int64_t first, std::int64_t last,
                   SentenceRules rules, Target target, Emit emit) noexcept {
   std::int64_t wanted = target();
   std::int64_t begin = first;
-  std::int64_t length = 0;
-  for (std::int64_t sentence = first; sentence < last; ++sentence) {
-    length += sizes[sentence];
-    const std::int64_t remaining = last - sentence - 1;
-    if ((length >= wanted && remaining >= rules.cut_remaining_from &&
-         sentence + 1 - begin >= rules.min_sentences) ||
-        remaining == 0) {
-      emit(begin, sentence + 1, wanted);
-      begin = sentence + 1;
-      length = 0;
-      wanted = target();
+  // A sample may end with the sentences from its fewest-th to this one.
+  const std::int64_t fewest = std::max<std::int64_t>(rules.min_sentences, 1);
+  const std::int64_t last_cut = last - 1 - rules.cut_remaining_from;
+  while (begin < last) {
+    std::int64_t sentence = begin + fewest - 1;
+    std::int64_t end = last;
+    if (sentence <= last_cut) {
+      std::int64_t length = 0;
+      for (std::int64_t at = begin; at < sentence; ++at) length += sizes[at];
+      for (; sentence <= last_cut; ++sentence) {
+        length += sizes[sentence];
+        if (length >= wanted) {
+          end = sentence + 1;
+          break;
+        }
+      }
     }
+    emit(begin, end, wanted);
+    begin = end;
+    wanted = target();
   }
+}
+
+// Sign bits of what is seen in some sizes; with SSE2 alone cheaper than the greatest of them.
+struct Signs {
+  std::uint32_t unusual;   // a size is negative, or of more than longest_sentence
+  std::uint32_t negative;  // a size is negative
+};
+
+constexpr bool is_set(std::uint32_t sign) noexcept { return sign >> 31 != 0; }
+
+Signs signs_of(std::span<const std::int32_t> sizes) noexcept {
+  Signs signs{};
+  for (const std::int32_t size : sizes) {
+    const auto bits = static_cast<std::uint32_t>(size);
+    signs.unusual |= bits | (longest_sentence - bits);
+    signs.negative |= bits;
+  }
+  return signs;
 }
 
 }  // namespace
@@ -36,15 +66,24 @@ MarkedDocuments mark_documents(std::span<const std::int64_t> documents,
                                std::span<const std::int32_t> sizes, SentenceRules rules,
                                std::span<std::uint8_t> used) noexcept {
   MarkedDocuments marked{};
+  std::int64_t seen = documents.empty() ? 0 : documents[0];  // end of the sentences in `signs`
+  Signs signs{};
+  const auto signs_in = [&](std::int64_t first, std::int64_t last) {
+    return signs_of(sizes.subspan(index(first), index(last - first)));
+  };
   for (std::size_t document = 0; document < used.size(); ++document) {
     const std::int64_t first = documents[document];
     const std::int64_t last = documents[document + 1];
     const std::int64_t count = last - first;
+    if (last > seen) {  // a new run, which begins with this document
+      const std::int64_t stop = std::max(last, std::min(first + seen_together, documents.back()));
+      signs = signs_in(first, stop);
+      seen = stop;
+      marked.negative |= is_set(signs.negative);
+    }
     bool has_long = false;
-    if (count >= rules.long_check_from) {
-      for (std::int64_t sentence = first; sentence < last; ++sentence) {
-        has_long |= sizes[index(sentence)] > longest_sentence;
-      }
+    if (is_set(signs.unusual) && count >= rules.long_check_from) {
+      has_long = is_set(signs_in(first, last).unusual);
     }
     const bool enough = count >= rules.min_sentences;
     const bool use = enough && !has_long;

@@ -141,13 +141,12 @@ def _cu_seqlens() -> Call:
 # --- gather --------------------------------------------------------------------------------
 
 
-@case("gather.SampleGather.gather")
-def _gather() -> Call:
+def sample_reader(width: int) -> tuple[gather.SampleGather, int]:
+    """Over 1,000 documents of 16-bit tokens; and the number of its samples."""
     sizes = lengths(1000).astype(np.int32)
     starts = np.concatenate(([0], np.cumsum(sizes[:-1], dtype=np.int64)))
     tokens = random().integers(0, 50_000, int(sizes.sum()), dtype=np.uint16)
     documents = random().permutation(1000).astype(np.int32)
-    width = 1024
     index = helpers_cpp.build_sample_idx_int32(
         sizes, documents, width, 1, int(sizes.sum()), True, 1
     )
@@ -156,11 +155,25 @@ def _gather() -> Call:
         tokens, starts, sizes, documents, index, np.arange(samples, dtype=np.uint32),
         sequence_length=width, add_extra_token=True, eod_id=7, mask_eod=True,
     )  # fmt: skip
+    return reader, samples
+
+
+@case("gather.SampleGather.gather")
+def _gather() -> Call:
+    width = 1024
+    reader, samples = sample_reader(width)
     chosen = np.arange(min(samples, 64), dtype=np.int64)
     shape = (len(chosen), width)
     ids, labels, positions = (np.zeros(shape, np.int64) for _ in range(3))
     loss = np.zeros(shape, np.float32)
     return lambda: reader.gather(chosen, chosen, ids, labels, loss, positions)
+
+
+@case("gather.SampleGather.gather_one")
+def _gather_one() -> Call:
+    reader, _ = sample_reader(4096)
+    block = np.zeros(3 * 4096 + 2048, np.int64)
+    return lambda: reader.gather_one(3, block)
 
 
 # --- helpers of Megatron -------------------------------------------------------------------

@@ -24,11 +24,10 @@ struct SampleIndexShape {
 [[nodiscard]] std::int64_t count_samples(std::int64_t tokens, std::int64_t sequence_length,
                                          std::int64_t extra, bool drop_last) noexcept;
 
-// Whether every value lies in [low, high]. One pass.
-[[nodiscard]] bool all_within(std::span<const std::int32_t> values, std::int32_t low,
-                              std::int32_t high, Threads threads = {}) noexcept;
+// Returned where a document's id is none of a size, or its size is negative.
+inline constexpr std::int64_t not_countable = -1;
 
-// Tokens in the given documents. Ids are trusted.
+// Tokens in the given documents, or not_countable.
 [[nodiscard]] std::int64_t count_tokens(std::span<const std::int32_t> sizes,
                                         std::span<const std::int32_t> documents) noexcept;
 
@@ -40,12 +39,12 @@ struct SampleIndexShape {
 // the last document: with extra 1 of the last that is not empty, so that the
 // offset stays a position.
 //
-// `rows` holds 2 * (samples + 1) values. Every id lies in [0, sizes.size()),
-// every size is >= 0, and documents.size() fits Row. Returns the number of
-// tokens in all the documents; the rows are valid only if this is at least
-// (samples - 1) * sequence_length + extra + 1. One gather of a size per
-// document, prefetched. Allocates 1 MiB for each of several threads and 8 bytes per
-// 4096 documents before the first row, and can throw std::bad_alloc only then.
+// `rows` holds 2 * (samples + 1) values, and documents.size() fits Row. Returns the
+// number of tokens in all the documents, or not_countable; the rows are valid only if
+// this is at least (samples - 1) * sequence_length + extra + 1. No id is used before it
+// has been compared. One gather of a size per document, prefetched. Allocates 1 MiB for
+// each of several threads and 8 bytes per 4096 documents before the first row, and can
+// throw std::bad_alloc only then.
 template <typename Row>
 std::int64_t build_sample_index(std::span<const std::int32_t> sizes,
                                 std::span<const std::int32_t> documents, SampleIndexShape shape,

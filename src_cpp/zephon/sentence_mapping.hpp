@@ -18,16 +18,18 @@ struct SentenceRules {
   std::int64_t cut_remaining_from;  // a sample ends early only if so many sentences remain
 };
 
-inline constexpr std::int32_t longest_sentence = 512;
+inline constexpr std::uint32_t longest_sentence = 512;
 
 struct MarkedDocuments {
   std::int64_t usable;     // documents that are used
   std::int64_t too_short;  // left out for too few sentences
   std::int64_t too_long;   // left out for a sentence over longest_sentence
   std::int64_t largest;    // sentences of the largest that is used
+  bool negative;           // a sentence of a document has a negative size
 };
 
-// Writes to `used`, for each document, whether it makes samples.
+// Writes to `used`, for each document, whether it makes samples. One pass over the
+// sentences' sizes, which may be negative here, and a second over those near long ones.
 MarkedDocuments mark_documents(std::span<const std::int64_t> documents,
                                std::span<const std::int32_t> sizes, SentenceRules rules,
                                std::span<std::uint8_t> used) noexcept;

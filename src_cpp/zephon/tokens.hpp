@@ -30,4 +30,9 @@ decltype(auto) with_tokens(const void* tokens, TokenType type, Visit visit) noex
   return visit(static_cast<const std::int64_t*>(tokens));
 }
 
+constexpr std::int64_t token_bytes(TokenType type) noexcept {
+  constexpr std::int64_t bytes[] = {1, 1, 2, 2, 4, 4, 8};
+  return bytes[static_cast<std::size_t>(type)];
+}
+
 }  // namespace zephon

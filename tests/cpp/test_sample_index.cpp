@@ -104,18 +104,27 @@ void test_counts_are_exact() {
   check(count_samples(most, 2, 0, false) == most / 2 + 1, "the greatest count");
 }
 
-void test_range_check_sees_every_value() {
-  std::vector<std::int32_t> values(100, 5);
-  check(zephon::all_within(values, 5, 5), "all inside");
-  values[99] = 6;
-  check(!zephon::all_within(values, 0, 5), "one above");
-  values[99] = -1;
-  check(!zephon::all_within(values, 0, 5), "one below");
-  check(zephon::all_within({}, 0, -1), "nothing is inside any range");
-  std::vector<std::int32_t> many(1'000'000, 5);
-  check(zephon::all_within(many, 5, 5, {3, 1000}), "all inside, for threads");
-  many[999'999] = 6;
-  check(!zephon::all_within(many, 0, 5, {3, 1000}), "one above, for threads");
+void test_what_cannot_be_counted_is_refused() {
+  const zephon::SampleIndexShape shape{64, 1, 50};
+  std::vector<std::int32_t> rows(2 * 51);
+  constexpr std::size_t places[] = {0, 1, 63, 64, 1023, 1024, 1087, 1088, 2999};
+  constexpr std::size_t counts[] = {1, 3};
+  for (const std::size_t place : places) {
+    for (const std::int32_t id : {-1, 4, 2147483647, -2147483647 - 1, 3}) {
+      std::vector<std::int32_t> sizes{3, 0, 7, -1};
+      std::vector<std::int32_t> documents(3000);
+      for (std::size_t at = 0; at < 3000; ++at) documents[at] = static_cast<std::int32_t>(at % 3);
+      check(zephon::count_tokens(sizes, documents) == 10'000, "sizes that no document has");
+      documents[place] = id;  // none of a size, or of the negative one
+      check(zephon::count_tokens(sizes, documents) == zephon::not_countable, "counted");
+      for (const std::size_t threads : counts) {
+        check(zephon::build_sample_index<std::int32_t>(sizes, documents, shape, rows,
+                                                       {threads, 500}) == zephon::not_countable,
+              "placed");
+      }
+    }
+  }
+  check(zephon::count_tokens({}, {}) == 0, "nothing");
 }
 
 }  // namespace
@@ -123,6 +132,6 @@ void test_range_check_sees_every_value() {
 int main() {
   test_rows_match_the_definition();
   test_counts_are_exact();
-  test_range_check_sees_every_value();
+  test_what_cannot_be_counted_is_refused();
   return failures == 0 ? 0 : 1;
 }

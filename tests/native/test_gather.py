@@ -88,6 +88,66 @@ def test_every_sample_equals_the_oracle(
             assert found[len(samples) - 1 - sample].tolist() == wanted
 
 
+@given(st.booleans(), st.booleans(), st.integers(2, 9))
+@settings(max_examples=40, deadline=None)
+def test_a_block_holds_one_sample_as_a_row_of_its_own_does(positions, ends, length):
+    reader = SampleGather(
+        **tables(DOCUMENTS, length)[0], sequence_length=length, add_extra_token=True,
+        pad_id=3, eod_id=9, mask_eod=True, restart_at_eod=True,
+    )  # fmt: skip
+    samples = len(tables(DOCUMENTS, length)[1])
+    for sample in range(samples):
+        tokens, labels, loss, position_ids, document_ends = outputs(1, length)
+        reader.gather(
+            np.array([sample]), np.zeros(1, np.int64), tokens, labels, loss, position_ids,
+            document_ends,
+        )  # fmt: skip
+        begins = (3 if positions else 2) * length
+        block = np.full(begins + (length + 1) // 2, -7, np.int64)
+        found = np.full(length, 7, np.uint8)
+        reader.gather_one(sample, block, found if ends else None)
+        wanted = [*tokens[0], *labels[0], *(position_ids[0] if positions else [])]
+        assert block[:begins].tolist() == wanted
+        assert block[begins:].view(np.float32)[:length].tolist() == loss[0].tolist()
+        assert found.tolist() == (document_ends[0].tolist() if ends else [7] * length)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "message"),
+    [
+        ((-1, np.zeros(14, np.int64)), ValueError, r"sample must lie in \[0, 2\], got -1"),
+        ((4, np.zeros(14, np.int64)), ValueError, r"sample must lie in \[0, 2\], got 4"),
+        ((0.0, np.zeros(14, np.int64)), TypeError, "sample must be an integer, got 0.0"),
+        ((0, np.zeros(14, np.int32)), TypeError, "block must be an int64 array, got format"),
+        ((0, np.zeros(13, np.int64)), ValueError, "have 10 items, or 14 with positions, got 13"),
+        ((0, np.zeros((14, 1), np.int64)), ValueError, "block must have one dimension, got 2"),
+        ((0, np.zeros(28, np.int64)[::2]), ValueError, "block must be C-contiguous"),
+        ((0, np.zeros(14, np.int64), np.zeros(5, np.uint8)), ValueError, "document_ends must have"),
+    ],
+)
+def test_arguments_of_a_block_are_checked(arrays, arguments, error, message):
+    reader = SampleGather(**arrays, sequence_length=4, add_extra_token=True, eod_id=9)
+    with pytest.raises(error, match=message):
+        reader.gather_one(*arguments)
+
+
+def test_a_block_must_be_writable_and_ends_need_an_id(arrays):
+    reader = SampleGather(**arrays, sequence_length=4, add_extra_token=True)
+    block = np.zeros(14, np.int64)
+    with pytest.raises(ValueError, match="document_ends needs eod_id, which is None"):
+        reader.gather_one(0, block, np.zeros(4, np.uint8))
+    block.flags.writeable = False
+    with pytest.raises(ValueError, match="block must be writable, got a read-only array"):
+        reader.gather_one(0, block)
+
+
+def test_a_damaged_index_is_an_error_for_a_block_too(arrays):
+    arrays["document_index"][:] = 99
+    reader = SampleGather(**arrays, sequence_length=4, add_extra_token=True)
+    with pytest.raises(ValueError, match="sample 0 cannot be read: document_index names a seq"):
+        reader.gather_one(0, np.zeros(14, np.int64))
+
+
 def test_outputs_that_are_not_wanted_and_other_rows_stay_as_they_are(arrays):
     gather = SampleGather(**arrays, sequence_length=4, add_extra_token=True)
     tokens, labels, *_ = outputs(3, 4)

@@ -81,3 +81,25 @@ class SampleGather:
         TypeError
             A wrong dtype.
         """
+
+    def gather_one(
+        self,
+        sample: SupportsIndex,
+        block: NDArray[np.int64],
+        document_ends: NDArray[np.uint8] | None = None,
+    ) -> None:
+        """Fill one block with the sample ``sample``: a single check instead of one per output.
+
+        Parameters
+        ----------
+        sample : int
+        block : int64, written
+            ``L`` tokens, ``L`` labels, ``L`` positions if it has room for them, and behind
+            them the loss mask as float32 in ``ceil(L / 2)`` items.
+        document_ends : uint8 ``[L]``, written
+
+        Raises
+        ------
+        ValueError, TypeError
+            As :meth:`gather`.
+        """

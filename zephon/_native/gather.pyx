@@ -275,6 +275,37 @@ cdef class SampleGather:
         if check.fault != SampleFault.none:
             raise ValueError(_complaint(check.fault, check.sample))
 
+    def gather_one(self, sample, block, document_ends=None):
+        """Fill a block with one sample. See the stub."""
+        cdef int64_t columns = self.rules.sequence_length
+        cdef int64_t which = _integer(sample, "sample", 0, self.tables.samples - 1)
+        cdef _Array a_block = _vector(block, "block", "an int64 array", _SIGNED, 8)
+        cdef int64_t least = 2 * columns + (columns + 1) // 2
+        cdef int64_t items = a_block.view.shape[0]
+        cdef _Array a_ends = None
+        cdef SampleRows out
+        if a_block.view.readonly:
+            raise ValueError("block must be writable, got a read-only array")
+        if items != least and items != least + columns:
+            raise ValueError(
+                f"block must have {least} items, or {least + columns} with positions, got {items}")
+        out.tokens = <int64_t*> a_block.view.buf
+        out.labels = out.tokens + columns
+        out.position_ids = out.labels + columns if items != least else NULL
+        out.loss_mask = <float*> (out.tokens + (items - (columns + 1) // 2))
+        out.document_ends = NULL
+        if document_ends is not None:
+            if not self.has_eod:
+                raise ValueError("document_ends needs eod_id, which is None")
+            a_ends = _rows(document_ends, "document_ends", "a uint8 array", "B", 1, columns, 1)
+            out.document_ends = <uint8_t*> a_ends.view.buf
+        cdef int64_t row = 0
+        cdef GatherCheck check
+        with nogil:
+            check = gather_samples(self.tables, self.rules, &which, &row, 1, out)
+        if check.fault != SampleFault.none:
+            raise ValueError(_complaint(check.fault, check.sample))
+
 
 cdef str _complaint(SampleFault fault, int64_t sample):
     cdef str what

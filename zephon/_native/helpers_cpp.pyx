@@ -48,8 +48,8 @@ cdef extern from "zephon/sample_index.hpp" namespace "zephon" nogil:
         int64_t extra
         int64_t samples
     int64_t count_samples(int64_t, int64_t, int64_t, bint) noexcept
+    const int64_t not_countable
     int64_t count_tokens(sizes_view, sizes_view) noexcept
-    bint all_within(sizes_view, int32_t, int32_t, Threads) noexcept
     int64_t build_sample_index(
         sizes_view, sizes_view, SampleIndexShape, rows32_view, Threads) except +
     int64_t build_sample_index(
@@ -99,21 +99,6 @@ def _sample_idx(
     cdef const int32_t* size_at = &size_data[0] if size_count else NULL
     cdef const int32_t* document_at = &document_data[0] if document_count else NULL
     cdef Threads threads = _threads_for(max(len(sizes), len(document_idx)))
-    cdef bint sizes_fit = True
-    cdef bint documents_fit = True
-    cdef int32_t highest = <int32_t> min(len(sizes) - 1, INT32_MAX)
-    with nogil:
-        sizes_fit = all_within(sizes_view(size_at, size_count), 0, 2147483647, threads)
-        documents_fit = all_within(
-            sizes_view(document_at, document_count), 0, highest, threads)
-    if not sizes_fit:
-        at = int(np.argmin(sizes))
-        raise ValueError(f"sizes[{at}] is {sizes[at]}; a document has no negative size")
-    if not documents_fit:
-        at = int(np.flatnonzero((document_idx < 0) | (document_idx > highest))[0])
-        raise ValueError(
-            f"document_idx[{at}] is {document_idx[at]}, but there are {len(sizes)} sizes"
-        )
     cdef SampleIndexShape shape
     cdef int64_t held = 0
     shape.sequence_length = length
@@ -124,7 +109,7 @@ def _sample_idx(
         with nogil:
             held = count_tokens(
                 sizes_view(size_at, size_count), sizes_view(document_at, document_count))
-        _require_tokens(tokens, held)
+        _require_tokens(tokens, held, sizes, document_idx)
     rows = np.empty((shape.samples + 1, 2), dtype)
     cdef int32_t[:, ::1] rows32
     cdef int64_t[:, ::1] rows64
@@ -141,11 +126,20 @@ def _sample_idx(
             held = build_sample_index(
                 sizes_view(size_at, size_count), sizes_view(document_at, document_count), shape,
                 rows64_view(&rows64[0, 0], values), threads)
-    _require_tokens(tokens, held)
+    _require_tokens(tokens, held, sizes, document_idx)
     return rows
 
 
-def _require_tokens(claimed, held):
+def _require_tokens(claimed, held, sizes, document_idx):
+    if held == not_countable:
+        strange = np.flatnonzero((document_idx < 0) | (document_idx >= len(sizes)))
+        if len(strange):
+            at = int(strange[0])
+            raise ValueError(
+                f"document_idx[{at}] is {document_idx[at]}, but there are {len(sizes)} sizes"
+            )
+        at = int(document_idx[np.argmin(sizes[document_idx])])
+        raise ValueError(f"sizes[{at}] is {sizes[at]}; a document has no negative size")
     if claimed > held:
         raise ValueError(
             f"num_epochs * tokens_per_epoch is {claimed}, but the documents of document_idx hold "

@@ -42,6 +42,7 @@ cdef extern from "zephon/sentence_mapping.hpp" namespace "zephon" nogil:
         int64_t too_short
         int64_t too_long
         int64_t largest
+        bint negative
     cdef cppclass MappedRows:
         MappedRows()
         size_t next_document
@@ -108,11 +109,12 @@ cdef class _Sentences:
             &self.used_data[0] if self.documents else NULL, self.documents)
         with nogil:
             self.marked = mark_documents(docs_seen, sizes_seen, self.rules, marks)
+        if self.marked.negative:
+            first, last = int(self.docs[0]), int(self.docs[len(self.docs) - 1])
+            at = first + int(self.sizes[first:last].argmin())
+            raise ValueError(f"sizes[{at}] is {self.sizes[at]}; a sentence has no negative size")
 
     def _check_content(self):
-        if len(self.sizes) and self.sizes.min() < 0:
-            at = int(self.sizes.argmin())
-            raise ValueError(f"sizes[{at}] is {self.sizes[at]}; a sentence has no negative size")
         if not len(self.docs):
             return
         falling = np.flatnonzero(self.docs[1:] < self.docs[:len(self.docs) - 1])

@@ -259,7 +259,10 @@ class GPTDataset:
     def __getitem__(self, idx: int | None) -> Sample:
         sample, without_loss = self.locate(idx)
         rows = SampleRows(self.config, None)
-        self.read(np.array([sample]), _FIRST_ROW, rows)
+        try:
+            self._reader.read_one(sample, rows)
+        except (ValueError, IndexError) as error:
+            raise self._unreadable(error) from error
         if without_loss:
             rows.drop_loss(0)
         return rows.item()
@@ -290,16 +293,17 @@ class GPTDataset:
         IndexError
             There is no such sample.
         """
+        length = len(self)
         if idx is None:
-            idx = -len(self)
+            idx = -length
         try:
             given = operator.index(idx)
         except TypeError:
             raise ConfigTypeError(
                 f"a sample is named by an integer or None, got {type(idx).__name__}"
             ) from None
-        sample = given + len(self) if given < 0 else given
-        if not 0 <= sample < len(self):
+        sample = given + length if given < 0 else given
+        if not 0 <= sample < length:
             raise IndexError(f"sample {given} is out of range: {self!r}")
         return sample, given < 0
 
@@ -314,10 +318,10 @@ class GPTDataset:
         try:
             self._reader.read(samples, rows, out)
         except (ValueError, IndexError) as error:
-            raise DataError(
-                f"{error}; the index of {self!r} is damaged or of other files",
-                file=self._stored.stem + "*" if self._stored else None,
-            ) from error
+            raise self._unreadable(error) from error
 
-
-_FIRST_ROW = np.zeros(1, np.int64)
+    def _unreadable(self, error: Exception) -> DataError:
+        return DataError(
+            f"{error}; the index of {self!r} is damaged or of other files",
+            file=self._stored.stem + "*" if self._stored else None,
+        )

@@ -54,6 +54,19 @@ class SampleReader:
             one = self._from_file(int(self._index.shuffle_index[sample]))
             one.gather(_FIRST, np.array([row]), *out.arrays)
 
+    def read_one(self, sample: int, out: SampleRows) -> None:
+        """Fill the rows of a single sample.
+
+        Raises
+        ------
+        ValueError
+            The index does not fit the dataset.
+        """
+        if self._config.mmap_bin_files:
+            self._gather.gather_one(sample, out.block, out.arrays[-1])
+        else:
+            self.read(np.array([sample]), _FIRST, out)
+
     def _gather_of(
         self,
         tokens: NDArray[np.integer[Any]],

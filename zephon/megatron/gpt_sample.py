@@ -36,12 +36,14 @@ class SampleRows:
     ----------
     tensors : dict
         int64, or float32 for the loss mask, ``[rows, L]`` or ``[L]``, not filled.
+    block : int64 array
+        Their memory: tokens, labels, positions if there are any, and the loss mask.
     arrays : tuple
         The same memory, in the order in which
         :meth:`zephon._native.gather.SampleGather.gather` takes its outputs.
     """
 
-    __slots__ = ("_attention", "arrays", "tensors")
+    __slots__ = ("_attention", "arrays", "block", "tensors")
 
     def __init__(self, config: GPTDatasetConfig, rows: int | None) -> None:
         import torch
@@ -64,6 +66,7 @@ class SampleRows:
             positions = positions if positions is None else positions.reshape(shape)
         ends = np.empty(tokens.shape, np.uint8) if config.reset_attention_mask else None
 
+        self.block: NDArray[np.int64] = block
         self.arrays: _Outputs = (tokens, labels, loss_mask, positions, ends)
         self._attention = config.create_attention_mask
         as_tensor = torch.from_numpy

@@ -241,7 +241,7 @@ class MegatronLane(LaneOrder):
             samples = self.samples(first, max(count, _WINDOW))
             window = first, self._source.rows(samples, vocab_size=self._vocab_size)
             self._window = window
-        return window[1].select(slice(first - window[0], first - window[0] + count))
+        return window[1].part(first - window[0], first - window[0] + count)
 
     def draws(self, first: int, count: int) -> Draws:
         """The document that each sample begins in, as what it draws."""
