@@ -352,3 +352,12 @@ def test_what_cannot_convert_is_refused(make: Callable[..., zephon.Pipeline]) ->
         ZephonDataLoader([1, 2])  # type: ignore[arg-type]
     with pytest.raises(ConfigTypeError, match="convert_batch is a str, expected a callable"):
         ZephonDataLoader(make(), "convert")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("state", [None, 5, "zephon", [1]])
+def test_a_state_dict_is_a_mapping(state: Any) -> None:
+    data = zephon.Dataset.from_dict("c", {0: zephon.InMemoryShard([{"tokens": [1, 2, 3]}])})
+    source = zephon.StaticMixtureWorkSource([data], {"c": 1.0}, exhausted_policy="repeat")
+    loader = ZephonDataLoader(zephon.Pipeline(source).pack_flat(3).batch(1))
+    with pytest.raises(ConfigTypeError, match="state_dict is a .*expected what state_dict\\(\\) g"):
+        loader.load_state_dict(state)

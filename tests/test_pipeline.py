@@ -224,6 +224,49 @@ def test_closing_waits_for_the_threads_of_an_iteration_that_was_left(
         assert set(threading.enumerate()) <= before
 
 
+def test_closing_waits_for_no_more_than_the_call_that_runs(tokenizer_folder: Path) -> None:
+    begun, go_on = threading.Event(), threading.Event()
+    called: list[object] = []
+
+    def slowly(record: dict[str, object]) -> dict[str, object]:
+        called.append(record)
+        begun.set()
+        assert go_on.wait(timeout=60)
+        return record
+
+    records = [{"text": "the quick brown fox"}] * 64
+    data = zephon.Dataset.from_dict("c", {0: zephon.InMemoryShard(records)})
+    stream = zephon.Pipeline(zephon.StaticMixtureWorkSource([data], {"c": 1.0}))
+    stream = stream.map_transform(slowly).prefetch(64, 1).tokenize(tokenizer_folder, field="text")
+    iterator = iter(stream.pack_flat(9).batch(1))
+    waiting = threading.Thread(target=lambda: next(iterator, None))
+    waiting.start()
+    assert begun.wait(timeout=60)
+    closing = threading.Thread(target=stream.close)
+    closing.start()
+    waiting.join(timeout=60)  # the consumer is told at once
+    assert not waiting.is_alive()
+    go_on.set()
+    closing.join(timeout=60)
+    assert len(called) == 1
+
+
+def test_what_a_pass_left_out_is_told_until_the_next_one_begins(
+    memory_dataset: MakeDataset,
+) -> None:
+    data = memory_dataset("c", [3, 12, 0, 4, 20])
+    source = zephon.StaticMixtureWorkSource([data], {"c": 1.0}, exhausted_policy="redistribute")
+    stream = zephon.Pipeline(source).pack_flat(8, algorithm="best_fit").batch(1, drop_last=False)
+    stream.options(vocab_size=10**6)
+    assert len(list(stream)) > 0
+    left_out = stream.dropped()
+    assert (left_out.empty, left_out.oversized, left_out.oversized_tokens) == (1, 2, 32)
+    assert stream.passes == 1
+    next(iter(stream))
+    stream.close()
+    assert stream.dropped() != left_out
+
+
 def test_closing_from_another_thread_ends_a_wait_and_keeps_the_position(
     sources: list[zephon.Dataset],
 ) -> None:

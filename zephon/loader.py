@@ -247,6 +247,10 @@ class ZephonDataLoader(Iterator["TrainingBatch"]):
             raise LifecycleError(
                 "load_state_dict after iteration has begun: load into a fresh loader"
             )
+        if not isinstance(state_dict, Mapping):
+            raise ConfigTypeError(
+                f"state_dict is a {type(state_dict).__name__}, expected what state_dict() gave"
+            )
         if STATE_KEY not in state_dict:
             raise StateError(
                 f"Expected {STATE_KEY!r} bytes in the state, found the keys "

@@ -78,6 +78,7 @@ class Pipeline(Stages):
         self._stream: Stream | None = None
         self._left: deque[Stream] = deque()  # iterations that were dropped; their threads may run
         self._position: Position | None = None
+        self._ended: tuple[Position | None, Dropped] = None, Dropped()  # where a pass ended
         self._data: tuple[SourceData, ...] | None = None  # of the sources of ws
         self._asked_data: tuple[SourceData, ...] | None = None
         self._lengths: tuple[SourceLengths, ...] | None = None
@@ -97,6 +98,7 @@ class Pipeline(Stages):
                 "the pipeline is being iterated already: close() it, or build another one"
             )
         self._wait_for_left()
+        self._ended = None, Dropped()
         self._said.require_ready(self.ws)
         self._find_weights()
         self._metrics = Metrics()
@@ -270,7 +272,14 @@ class Pipeline(Stages):
         return self._here().passes
 
     def dropped(self) -> Dropped:
-        """What was left out of the rows delivered so far in this pass, by reason."""
+        """What was left out of the rows delivered so far in this pass, by reason.
+
+        Behind the end of a finite pass that of the pass that has ended, on this rank, until
+        the next one is begun.
+        """
+        position, dropped = self._ended
+        if position is not None and position is self._position:
+            return dropped
         total = Dropped()
         for cursor in self._here().cursors:
             total += cursor.documents.dropped
@@ -360,10 +369,11 @@ class Pipeline(Stages):
     def _here(self) -> Position:
         return self._position or Position.start(self._said.options.lanes)
 
-    def _finish_pass(self) -> None:
+    def _finish_pass(self, dropped: Dropped) -> None:
         """The next pass begins here."""
         here = self._here()
         self._position = Position.start(len(here.cursors), here.passes + 1)
+        self._ended = self._position, dropped
         logger.info("pass %d has ended; the state is the beginning of the next", here.passes + 1)
 
     def _find_weights(self) -> None:
@@ -469,7 +479,7 @@ class _Iteration(Iterator["SampleBatch"]):
             ended = self._pipeline._stream is self._stream  # and was not closed meanwhile
             self._pipeline.close()
             if ended:
-                self._pipeline._finish_pass()
+                self._pipeline._finish_pass(self._stream.dropped or Dropped())
             raise
         except BaseException:
             self._pipeline.close()

@@ -4,6 +4,7 @@ import gzip
 import pickle
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -269,3 +270,16 @@ def test_the_digest_of_a_pair_covers_index_and_tokens(tmp_path: Path) -> None:
 def test_the_top_level_names_are_the_same_objects() -> None:
     assert zephon.Dataset is Dataset
     assert zephon.InMemoryShard is InMemoryShard
+
+
+@pytest.mark.parametrize(
+    ("shards", "message"),
+    [
+        ([InMemoryShard([{"a": 1}])], "shards is a list, expected a mapping from numbers"),
+        (5, "shards is a int, expected a mapping from numbers"),
+        ({"x": InMemoryShard([{"a": 1}])}, "the key 'x' of shards is a str, expected a number"),
+    ],
+)
+def test_shards_of_memory_are_a_mapping_from_numbers(shards: Any, message: str) -> None:
+    with pytest.raises(ConfigTypeError, match=f"dataset 'a': {message}"):
+        Dataset.from_dict("a", shards)

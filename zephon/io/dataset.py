@@ -105,9 +105,19 @@ class Dataset:
     @classmethod
     def from_dict(cls, name: str, shards: Mapping[int, InMemoryShard]) -> Dataset:
         """Documents in memory, shard by shard in the order of the keys."""
+        if not isinstance(shards, Mapping):
+            raise ConfigTypeError(
+                f"dataset {name!r}: shards is a {type(shards).__name__}, expected a mapping from "
+                "numbers to InMemoryShard, as in {0: InMemoryShard(records)}"
+            )
         if not shards:
             raise ConfigError(f"dataset {name!r}: shards is empty, expected at least one")
         for key, shard in shards.items():
+            if not isinstance(key, (int, np.integer)):
+                raise ConfigTypeError(
+                    f"dataset {name!r}: the key {key!r} of shards is a {type(key).__name__}, "
+                    "expected a number"
+                )
             if not isinstance(shard, InMemoryShard):
                 raise ConfigTypeError(
                     f"dataset {name!r}: shard {key!r} is a {type(shard).__name__}, expected an "

@@ -20,6 +20,7 @@ from zephon.cursor import (
     check_tokens,
 )
 from zephon.errors import DataError, StateError
+from zephon.ops.cursor_table import CursorTable
 from zephon.rows import Rows
 
 logger = logging.getLogger(__name__)
@@ -128,6 +129,21 @@ class Parts:
             0 if finished else done,
             Dropped(*dropped.tolist()),
             0 if ended else child + finished,
+        )
+
+    def cursors_behind(self, document: NDArray[np.int64], tokens: NDArray[np.int64]) -> CursorTable:
+        """The positions behind the first ``tokens`` of many parts, each int64 ``[m]``."""
+        start, offset, whole, _, _, _, _, draw, child, final = self.table.take(document, axis=1)
+        return CursorTable(
+            self.buffers,
+            buffer=self.buffer.take(document),
+            end=start + tokens,
+            done=offset + tokens,
+            whole=whole,
+            draw=draw,
+            child=child,
+            final=final,
+            dropped=self.dropped if len(self.dropped) == 1 else self.dropped[document],
         )
 
     def tokens_before(self, document: int, tokens: int) -> tuple[Tokens, ...]:

@@ -17,7 +17,6 @@ document first. Documents keep their order only with ``wrap``.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -140,37 +139,37 @@ class WrapPacker(RowSource):
         return rows if tail is None else concatenate([rows, tail])
 
 
-@dataclass(frozen=True, slots=True)
 class _Cut:
     """Rows cut of loaded parts, and the position behind each.
 
-    Attributes
+    Parameters
     ----------
     document, offset : int64 ``[m]``
         Of each segment of ``rows`` its part, and where in that it begins.
     """
 
-    parts: Parts
-    rows: Rows
-    document: NDArray[np.int64]
-    offset: NDArray[np.int64]
-
-    def _place(self, rows: int) -> tuple[int, int]:
-        """The part that the first ``rows`` rows end in, and how much of it they take."""
-        last = self.rows.splits.item(rows) - 1
-        return self.document.item(last), self.offset.item(last) + self.rows.length.item(last)
+    def __init__(
+        self,
+        parts: Parts,
+        rows: Rows,
+        document: NDArray[np.int64],
+        offset: NDArray[np.int64],
+    ) -> None:
+        last = rows.splits[1:] - 1  # [rows]: the last segment of each
+        self.rows = rows
+        self._parts = parts
+        self._document = document[last]
+        self._done = offset[last] + rows.length[last]
+        self._behind = parts.cursors_behind(self._document, self._done)
 
     def end(self, rows: int) -> tuple[int, int]:
         """Parts that the first ``rows`` rows use up, and tokens of the part after those."""
-        document, done = self._place(rows)
-        return (document + 1, 0) if done == self.parts.length[document] else (document, done)
+        document, done = self._document.item(rows - 1), self._done.item(rows - 1)
+        return (document + 1, 0) if done == self._parts.length[document] else (document, done)
 
     def cursor(self, rows: int) -> LaneCursor:
         """The position behind so many rows, at least one."""
-        place = self._place(rows)
-        documents = self.parts.cursor_behind(*place)
-        evidence = self.parts.tokens_before(*place) if documents.token else b""
-        return LaneCursor(documents, _evidence=evidence)
+        return self._behind.cursor(rows - 1)
 
 
 class WindowPacker(Windows):

@@ -321,10 +321,12 @@ def read_ahead(
     size: int,
     ahead: int,
     executor: Executor | None,
+    most: int = 0,
 ) -> Iterator[TokenBlock]:
     """Blocks of ``size`` documents of a lane from draw ``first`` on, ``ahead`` of them at work.
 
-    Ends where the lane does. Without an executor each block is read when it is asked for.
+    Ends where the lane does. Without an executor each block is read when it is asked for, and
+    the blocks grow to ``most`` documents: the first batch waits for the first one.
     """
     metrics = reader.metrics
     if executor is None:
@@ -334,6 +336,7 @@ def read_ahead(
             metrics.add("pack", PACK, waiting=time.perf_counter() - begin)
             yield block
             first += size
+            size = max(size, min(2 * size, most))
         return
     pending: deque[Future[TokenBlock]] = deque()
     metrics.watch("pack", PACK, lambda: sum(one.done() for one in pending.copy()))

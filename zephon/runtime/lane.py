@@ -28,6 +28,8 @@ from zephon.work.base import LaneRows, WorkSource
 
 _TOKEN_BLOCK, _TEXT_BLOCK = 256, 32
 """Documents that are read at a time, where nobody reads ahead."""
+_MOST, _IN_ALL = 1024, 2**17
+"""Documents of tokens that are read at a time later on, and that all lanes hold together."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -180,7 +182,7 @@ class ReadyRows(RowSource):
 def _blocks(
     plan: LanePlan, lane: int, passes: int, draw: int, executor: Executor | None
 ) -> Iterator[TokenBlock]:
-    prefetch, unit = plan.prefetch, plan.chain.unit
+    prefetch, unit, most = plan.prefetch, plan.chain.unit, 0
     order = plan.work.lane(lane, plan.lanes, passes)
     if plan.placed is not None:
         return plan.placed.blocks(order, draw, plan.lanes)
@@ -189,6 +191,7 @@ def _blocks(
         # Decoding row groups is not, and is begun in time.
         order = decoding_ahead(order, plan.work.datasets, executor)
         executor, size, ahead = None, _TOKEN_BLOCK, 1
+        most = min(_MOST, _IN_ALL // plan.lanes)
     elif executor is None:
         size, ahead = _TEXT_BLOCK, 1
     else:
@@ -204,4 +207,5 @@ def _blocks(
         size=-(-size // unit) * unit,
         ahead=ahead,
         executor=executor,
+        most=most,
     )

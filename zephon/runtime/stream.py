@@ -67,6 +67,24 @@ class StreamPlan:
     rounds: int | None = None
 
 
+class _StoppedError(Exception):
+    """The stream was closed before a function was called."""
+
+
+class _Stop:
+    """What threads ask before each call of a user's function; refers to nothing."""
+
+    __slots__ = ("stopped",)
+
+    def __init__(self) -> None:
+        self.stopped = False
+
+    def heed(self, origin: int, operator: int) -> None:
+        """Raise if nobody wants the documents any more."""
+        if self.stopped:
+            raise _StoppedError
+
+
 class Stream:
     """Iterates batches and the positions behind them.
 
@@ -80,6 +98,13 @@ class Stream:
         self._executor: Executor | None = None
         self._items: Iterator[tuple[SampleBatch | None, Behind]] | None = None
         self._closed = False
+        self._stop = _Stop()
+        self._run: _Run | None = None
+
+    @property
+    def dropped(self) -> Dropped | None:
+        """What the lanes of this rank have left out of a pass; None before its end."""
+        return None if self._run is None else self._run.dropped
 
     def __iter__(self) -> Stream:
         return self
@@ -100,7 +125,10 @@ class Stream:
             raise
 
     def close(self) -> None:
-        """Stop and wait for all threads; what they had prepared is forgotten."""
+        """Stop and wait for all threads; what they had prepared is forgotten.
+
+        A user's function that is running is waited for, and is not called again.
+        """
         self.abandon()
         items, executor = self._items, self._executor
         if isinstance(items, Lookahead):
@@ -113,7 +141,7 @@ class Stream:
 
     def abandon(self) -> None:
         """Let all threads end, without waiting for them."""
-        self._closed = True
+        self._closed = self._stop.stopped = True
         if isinstance(self._plan.agree, Agreement):
             self._plan.agree.stop()
         if isinstance(self._items, Lookahead):
@@ -122,13 +150,13 @@ class Stream:
             self._executor.shutdown(wait=False, cancel_futures=True)
 
     def _start(self) -> Iterator[tuple[SampleBatch | None, Behind]]:
-        if not self._pays_to_run_ahead():
-            return _Run(self._plan, self._position, None).batches()
-        self._executor = open_executor(self._plan.lane)
-        run = _Run(self._plan, self._position, self._executor)
-        if not self._plan.lane.ahead:
-            return run.batches()
-        ahead = Lookahead(run.batches(), BATCHES_AHEAD)
+        if self._pays_to_run_ahead():
+            self._executor = open_executor(self._plan.lane)
+        self._run = _Run(self._plan, self._position, self._executor)
+        if not (self._pays_to_run_ahead() and self._plan.lane.ahead):
+            return self._run.batches()
+        self._plan.lane.reader.mark = self._stop.heed
+        ahead = Lookahead(self._run.batches(), BATCHES_AHEAD)
         self._plan.lane.metrics.watch("batch", BATCH, ahead.depth())
         return ahead
 
@@ -153,6 +181,7 @@ class _Run:
         self._executor = executor
         self._lanes: dict[int, Lane] = {}
         self._begun: dict[int, Behind] = dict(enumerate(position.cursors))
+        self.dropped: Dropped | None = None  # of all lanes, at the end
 
     def batches(self) -> Iterator[tuple[SampleBatch | None, Behind]]:
         """Every lane-batch of the rank, with its lane's cursor behind it."""
@@ -247,6 +276,7 @@ class _Run:
         total = Dropped(tail_tokens=undelivered)
         for lane in self._lanes.values():
             total += lane.dropped()
+        self.dropped = total
         if any(total.counts()):
             logger.warning(
                 "the pass has ended; on this rank it left out %d empty documents, %d documents "
