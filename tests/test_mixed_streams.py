@@ -29,6 +29,7 @@ from zephon import state as state_format
 from zephon.block import TokenDocuments
 from zephon.megatron.builder import IndexedDatasetBuilder
 from zephon.ops import pack as pack_module
+from zephon.ops.pack_options import ALGORITHMS
 from zephon.types import SampleBatch
 
 Rows = list[dict[str, Any]]
@@ -140,7 +141,7 @@ def shapes(draw: st.DrawFn, *, finite: bool) -> dict[str, Any]:
         },
         "pack": {
             "max_length": draw(st.integers(4, 16)),
-            "algorithm": draw(st.sampled_from(pack_module.ALGORITHMS)),
+            "algorithm": draw(st.sampled_from(ALGORITHMS)),
             "drop_oversized": False,
         },
         "before": draw(st.lists(EITHER, max_size=2)),

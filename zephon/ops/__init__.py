@@ -19,7 +19,7 @@ _HOME = {
     "DomainGroups": "grouping",
     "LossScope": "chat",
     "MissingFieldMode": "tokenize",
-    "PackingAlgorithm": "pack",
+    "PackingAlgorithm": "pack_options",
     "SpanSource": "chat",
     "SpecialTokensMode": "tokenize",
     "pack_meta": "meta",
