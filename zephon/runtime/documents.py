@@ -94,9 +94,7 @@ class DocumentReader:
         tokens = _Picked()
         for documents, pick in self._documents(draws):
             if isinstance(documents, RecordDocuments):
-                dataset = self.datasets[draws.sources[pick[0]]]
-                for record, at in zip(documents.records, pick.tolist(), strict=True):
-                    (tokens if self._are_tokens(record, dataset) else text).add(record, at)
+                self._pick(documents.records, pick.tolist(), draws, text, tokens)
             else:
                 parts.append(documents)
                 picks.append(pick)
@@ -149,25 +147,45 @@ class DocumentReader:
     def _items(self, draws: Draws) -> list[Item]:
         found: list[Item | None] = [None] * len(draws)
         for documents, pick in self._documents(draws):
-            dataset = self.datasets[draws.sources[pick[0]]]
+            memory = self.datasets[draws.sources[pick[0]]].format == "memory"
             for at, origin in enumerate(pick.tolist()):
                 if isinstance(documents, RecordDocuments):
                     payload = dict(documents.records[at])
-                    tokens = has_tokens(payload) and self._are_tokens(payload, dataset)
+                    if self._tokenizer is None:
+                        tokens = has_tokens(payload)
+                    else:
+                        tokens = memory and self._are_tokens(payload)
                 else:
                     payload, tokens = _payload(documents, at), True
                 found[origin] = Item(payload, draws.first + origin, origin, (), tokens)
         return [item for item in found if item is not None]
 
-    def _are_tokens(self, record: Mapping[str, Any], dataset: Dataset) -> bool:
-        """Whether nobody tokenizes a record: there is no tokenizer, or it was given as tokens.
-
-        In memory only. A line that has not the field that was named is more likely a slip.
-        """
+    def _pick(
+        self,
+        records: Sequence[Mapping[str, Any]],
+        where: list[int],
+        draws: Draws,
+        text: _Picked,
+        tokens: _Picked,
+    ) -> None:
+        """Add records of one source to those that are tokenized and to those that are tokens."""
         if self._tokenizer is None:
-            return True
-        given = dataset.format == "memory" and self._tokenizer.options.field not in record
-        return given and has_tokens(record)
+            tokens.extend(records, where)
+        elif self.datasets[draws.sources[where[0]]].format != "memory":
+            text.extend(records, where)
+        else:
+            ready = [self._are_tokens(record) for record in records]
+            for some, wanted in ((text, False), (tokens, True)):
+                picked = [at for at, one in enumerate(ready) if one is wanted]
+                some.extend([records[at] for at in picked], [where[at] for at in picked])
+
+    def _are_tokens(self, record: Mapping[str, Any]) -> bool:
+        """Whether a record in memory was given as tokens: it has token ids and no text.
+
+        Of a line that lacks the field that was named nobody asks: more likely it is a slip.
+        """
+        assert self._tokenizer is not None
+        return self._tokenizer.options.field not in record and has_tokens(record)
 
     def _tokenize(self, items: Sequence[Item], context: Context) -> list[Item]:
         """Tokens of the documents of text; those of tokens pass."""
@@ -236,10 +254,10 @@ class _Picked:
         self.records: list[Mapping[str, Any]] = []
         self.where: list[int] = []
 
-    def add(self, record: Mapping[str, Any], at: int) -> None:
-        """One more."""
-        self.records.append(record)
-        self.where.append(at)
+    def extend(self, records: Sequence[Mapping[str, Any]], where: Sequence[int]) -> None:
+        """Some more."""
+        self.records.extend(records)
+        self.where.extend(where)
 
 
 def _turns(chain: Chain) -> dict[int, threading.Semaphore]:
