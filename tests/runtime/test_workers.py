@@ -195,6 +195,8 @@ def test_an_interrupt_reaches_the_parent_alone_and_leaves_nothing(tmp_path: Path
         stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,
+        # A job in the background has SIGINT ignored, and its children inherit that.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
     assert child.stdout is not None
     process = int(child.stdout.readline())
