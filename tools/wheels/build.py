@@ -141,7 +141,7 @@ def build_wheel(source: Path, folder: Path, out: Path, machine: str, epoch: int)
     found = next(repaired.glob("*.whl"))
     wheel = out / found.name
     # Once more, so that neither order nor modes are those of a temporary folder.
-    archive.write_wheel(wheel, archive.read_wheel(found), epoch)
+    archive.write_wheel(wheel, archive.read_wheel(found), epoch, archive.deflate_hard)
     debug = out / f"{wheel.stem}-symbols.tar.xz"
     archive.write_tar_xz(debug, symbols, epoch)
     return [wheel, debug]
