@@ -73,7 +73,9 @@ def write_wheel(
     lines = [f"{name},sha256={_digest(files[name])},{len(files[name])}" for name in order]
     listed = "".join(f"{line}\n" for line in [*lines, f"{record},,"]).encode()
     # The module has no other way to choose how its deflate is made.
-    chosen = mock.patch.object(zipfile, "_get_compressor", lambda *_: _Compressor(deflate))
+    chosen = mock.patch.object(
+        zipfile, "_get_compressor", side_effect=lambda *_: _Compressor(deflate)
+    )
     with chosen, zipfile.ZipFile(wheel, "w", zipfile.ZIP_DEFLATED) as archive:
         for name in [*order, record]:
             entry = zipfile.ZipInfo(name, time.gmtime(max(epoch, _FIRST))[:6])
