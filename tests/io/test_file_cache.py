@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -49,3 +50,22 @@ def test_what_is_read_is_not_removed_and_what_failed_leaves_nothing(tmp_path: Pa
     lease.close()
     cache.lease("b", 60, lambda folder: None).close()
     assert not cache.has("a", lease.identity)
+
+
+def test_files_get_their_name_while_nobody_counts_what_is_there(tmp_path: Path) -> None:
+    cache = FileCache(tmp_path, limit=100, slack=0)
+    counting, counted = threading.Event(), threading.Event()
+
+    def fill(folder: Path) -> None:
+        counting.set()
+        assert counted.wait(timeout=30)
+
+    with ThreadPoolExecutor(1) as pool:
+        made = pool.submit(cache.lease, "a", 60, fill)
+        assert counting.wait(timeout=30)
+        with cache._alone():  # as one who makes room
+            counted.set()
+            time.sleep(0.1)
+            assert not (tmp_path / "objects" / "a").exists()
+        made.result(timeout=30).close()
+    assert (tmp_path / "objects" / "a").exists()

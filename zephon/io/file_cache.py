@@ -16,7 +16,8 @@ import os
 import shutil
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from zephon.errors import DataError
@@ -125,7 +126,8 @@ class FileCache:
             try:
                 fill(folder)
                 os.chmod(folder, 0o755)
-                os.rename(folder, self._objects / key)
+                with self._alone():  # who counts what is there sees it under one of its names
+                    os.rename(folder, self._objects / key)
             except BaseException:
                 shutil.rmtree(folder, ignore_errors=True)
                 raise
@@ -144,18 +146,22 @@ class FileCache:
             )
         end = time.monotonic() + _PATIENCE
         while True:
-            # One at a time: two that find the same room would both take it.
-            room = os.open(self._locks / _ROOM, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
-            try:
-                fcntl.flock(room, fcntl.LOCK_EX)
+            with self._alone():  # two that find the same room would both take it
                 used = self._shrink(size)
                 if used is None or time.monotonic() > end:
                     if used is not None:
                         self._refuse_or_warn(used, size, exceed)
                     return self._begin(key, size)
-            finally:
-                os.close(room)
             time.sleep(_PAUSE)
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        room = os.open(self._locks / _ROOM, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        try:
+            fcntl.flock(room, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(room)
 
     def _begin(self, key: str, size: int) -> tuple[Path, int]:
         folder = Path(tempfile.mkdtemp(dir=self._objects, prefix=_UNFINISHED))
