@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +12,7 @@ import pytest
 from hypothesis import settings
 
 import zephon
+from zephon.ops import pack
 
 # A machine that is busy with something else makes no test fail. (In CI hypothesis chooses a
 # profile of its own, which has no deadline either.)
@@ -57,6 +58,15 @@ def memory_dataset() -> Callable[..., zephon.Dataset]:
         )
 
     return make
+
+
+@pytest.fixture(scope="module")
+def small_windows() -> Iterator[None]:
+    """Windows of packing that a few documents fill."""
+    before = pack.WINDOW_DOCUMENTS, pack.WINDOW_ROWS
+    pack.WINDOW_DOCUMENTS, pack.WINDOW_ROWS = 6, 3
+    yield
+    pack.WINDOW_DOCUMENTS, pack.WINDOW_ROWS = before
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any
@@ -20,19 +19,13 @@ from zephon.block import TokenDocuments
 from zephon.errors import DataError
 from zephon.io.dataset import Dataset
 from zephon.io.shard import Place, Shard
-from zephon.ops import pack as pack_module
 from zephon.ops.pack_options import ALGORITHMS
 from zephon.types import SampleBatch
 
 IGNORE = -100
 
 
-@pytest.fixture(autouse=True, scope="module")
-def _small_windows() -> Iterator[None]:
-    before = pack_module.WINDOW_DOCUMENTS, pack_module.WINDOW_ROWS
-    pack_module.WINDOW_DOCUMENTS, pack_module.WINDOW_ROWS = 6, 3
-    yield
-    pack_module.WINDOW_DOCUMENTS, pack_module.WINDOW_ROWS = before
+pytestmark = pytest.mark.usefixtures("small_windows")
 
 
 def tokens_of(source: int, document: int, length: int) -> NDArray[np.int64]:

@@ -10,7 +10,7 @@ import json
 import pickle
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -25,10 +25,9 @@ from hypothesis import strategies as st
 
 import zephon
 from random_operators import EITHER, STEP, add
-from zephon import state as state_format
+from random_stops import stopped_anywhere
 from zephon.block import TokenDocuments
 from zephon.megatron.builder import IndexedDatasetBuilder
-from zephon.ops import pack as pack_module
 from zephon.ops.pack_options import ALGORITHMS
 from zephon.types import SampleBatch
 
@@ -40,12 +39,7 @@ TOKENS = ("memory", "bin", "parquet", "arrow", "arrow stream")
 WORDS = ("the quick", "brown", "fox jumps over", "lazy dog", "\u00e9t\u00e9", "the the")
 
 
-@pytest.fixture(autouse=True, scope="module")
-def _small_windows() -> Iterator[None]:
-    before = pack_module.WINDOW_DOCUMENTS, pack_module.WINDOW_ROWS
-    pack_module.WINDOW_DOCUMENTS, pack_module.WINDOW_ROWS = 6, 3
-    yield
-    pack_module.WINDOW_DOCUMENTS, pack_module.WINDOW_ROWS = before
+pytestmark = pytest.mark.usefixtures("small_windows")
 
 
 def rows_of(number: int, lengths: Sequence[int], text: bool) -> Rows:
@@ -217,30 +211,15 @@ def goes_on_anywhere(
         total = 4 * shape["lanes"]
         expected = take(build(held, tokenizer, shape), total)
         assert [number for number, _ in expected] == list(range(total))
-        found: list[Delivered] = []
-        state: bytes | None = None
-        while len(found) < total:
-            ranks = draw(st.sampled_from([n for n in (1, 2, 4) if shape["lanes"] % n == 0]))
-            count = min(draw(st.integers(1, 4)), (total - len(found)) // ranks)
-            if count == 0:
-                ranks, count = 1, total - len(found)
-            parts = []
-            for rank in range(ranks):
-                runner = draw(st.sampled_from(runners))
-                stream = build(
-                    read,
-                    tokenizer,
-                    shape,
-                    runner=runner,
-                    ahead=draw(st.sampled_from([5, 60] if runner == "process" else [0, 5, 60])),
-                    dp_degree=ranks,
-                    dp_group_id=rank,
-                )
-                if state is not None:
-                    stream.restore(state)
-                found += take(stream, count)
-                parts.append(stream.local_state())
-            state = state_format.merge(parts)
+
+        def make(rank: int, ranks: int) -> zephon.Pipeline:
+            runner = draw(st.sampled_from(runners))
+            ahead = draw(st.sampled_from([5, 60] if runner == "process" else [0, 5, 60]))
+            more = {"runner": runner, "ahead": ahead, "dp_degree": ranks, "dp_group_id": rank}
+            return build(read, tokenizer, shape, **more)
+
+        sizes = [n for n in (1, 2, 4) if shape["lanes"] % n == 0]
+        found = stopped_anywhere(draw, total, sizes, make, take)
         assert sorted(found) == expected
 
 
@@ -248,7 +227,7 @@ RANDOM = settings(
     max_examples=40,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow],
-    phases=[Phase.generate],
+    phases=[Phase.explicit, Phase.reuse, Phase.generate],  # making one smaller takes minutes
 )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from itertools import islice
 from typing import Any
 
@@ -16,8 +16,7 @@ import user_functions as functions
 import zephon
 from oracles import operators as oracle
 from random_operators import STEPS, add
-from zephon import state as state_format
-from zephon.ops import pack as pack_module
+from random_stops import stopped_anywhere
 from zephon.ops.pack_options import ALGORITHMS
 from zephon.types import SampleBatch
 
@@ -25,12 +24,7 @@ MakeDataset = Callable[..., zephon.Dataset]
 RANDOM = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
-@pytest.fixture(autouse=True, scope="module")
-def _small_windows() -> Iterator[None]:
-    before = pack_module.WINDOW_DOCUMENTS, pack_module.WINDOW_ROWS
-    pack_module.WINDOW_DOCUMENTS, pack_module.WINDOW_ROWS = 6, 3
-    yield
-    pack_module.WINDOW_DOCUMENTS, pack_module.WINDOW_ROWS = before
+pytestmark = pytest.mark.usefixtures("small_windows")
 
 
 LENGTHS = st.lists(st.integers(0, 20), min_size=1, max_size=25).filter(any)
@@ -160,28 +154,13 @@ def test_any_ranks_threads_and_stops_give_the_sequence_of_one_process(
     steps = [*steps, ("noise",)] if noise else steps
     total = 5 * lanes
     expected = take(build(datasets, steps, **shape), total)
-    found: list[tuple[int, bytes]] = []
-    state: bytes | None = None
-    while len(found) < total:
-        ranks = draw(st.sampled_from([n for n in (1, 2, 4) if lanes % n == 0]))
-        count = min(draw(st.integers(1, 4)), (total - len(found)) // ranks)
-        if count == 0:
-            ranks, count = 1, total - len(found)
-        parts = []
-        for rank in range(ranks):
-            stream = build(
-                datasets,
-                steps,
-                **shape,
-                ahead=draw(st.sampled_from([0, 0, 40])),
-                dp_degree=ranks,
-                dp_group_id=rank,
-            )
-            if state is not None:
-                stream.restore(state)
-            found += take(stream, count)
-            parts.append(stream.local_state())
-        state = state_format.merge(parts)
+
+    def make(rank: int, ranks: int) -> zephon.Pipeline:
+        ahead = draw(st.sampled_from([0, 0, 40]))
+        return build(datasets, steps, **shape, ahead=ahead, dp_degree=ranks, dp_group_id=rank)
+
+    sizes = [n for n in (1, 2, 4) if lanes % n == 0]
+    found = stopped_anywhere(draw, total, sizes, make, take)
     assert sorted(found) == expected
 
 

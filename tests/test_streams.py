@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from itertools import islice
 from typing import Any
 
@@ -14,9 +14,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import zephon
+from random_stops import stopped_anywhere
 from zephon import state as state_format
 from zephon.errors import ConfigError, LifecycleError, StateError
-from zephon.ops import pack as pack_module
 from zephon.ops.pack_options import ALGORITHMS
 from zephon.types import SampleBatch
 
@@ -24,12 +24,7 @@ MakeDataset = Callable[..., zephon.Dataset]
 Delivered = tuple[int, bytes]
 
 
-@pytest.fixture(autouse=True, scope="module")
-def _small_windows() -> Iterator[None]:
-    before = pack_module.WINDOW_DOCUMENTS, pack_module.WINDOW_ROWS
-    pack_module.WINDOW_DOCUMENTS, pack_module.WINDOW_ROWS = 6, 3
-    yield
-    pack_module.WINDOW_DOCUMENTS, pack_module.WINDOW_ROWS = before
+pytestmark = pytest.mark.usefixtures("small_windows")
 
 
 @st.composite
@@ -132,22 +127,12 @@ def test_any_ranks_and_stops_give_the_sequence_of_one_process(
     expected = take(build(datasets, shape), total)
     assert [number for number, _ in expected] == list(range(total))
     legal = [n for n in (1, 2, 3, 4, 6) if shape["lanes"] % n == 0]
-    found: list[Delivered] = []
-    state: bytes | None = None
-    while len(found) < total:
-        ranks = draw(st.sampled_from(legal))
-        steps = min(draw(st.integers(1, 4)), (total - len(found)) // ranks)
-        if steps == 0:
-            ranks, steps = 1, total - len(found)
-        parts = []
-        for rank in range(ranks):
-            ahead = draw(st.sampled_from([0, 0, 40]))
-            stream = build(datasets, shape, rank=rank, ranks=ranks, ahead=ahead)
-            if state is not None:
-                stream.restore(state)
-            found += take(stream, steps)
-            parts.append(stream.local_state())
-        state = state_format.merge(parts)
+
+    def make(rank: int, ranks: int) -> zephon.Pipeline:
+        ahead = draw(st.sampled_from([0, 0, 40]))
+        return build(datasets, shape, rank=rank, ranks=ranks, ahead=ahead)
+
+    found = stopped_anywhere(draw, total, legal, make, take)
     assert sorted(found) == expected
     assert [number for number, _ in sorted(found)] == list(range(total))
 

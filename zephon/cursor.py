@@ -162,6 +162,11 @@ Behind = LaneCursor | CursorLater
 """What a batch is handed out with."""
 
 
+def cursor_of(behind: Behind) -> LaneCursor:
+    """The cursor itself, made now if it was not."""
+    return behind if isinstance(behind, LaneCursor) else behind.cursor()
+
+
 def check_tokens(parts: Iterable[Tokens]) -> bytes:
     """Eight bytes over token ids, whatever integer type they have."""
     return cursors.hash_tokens(parts)

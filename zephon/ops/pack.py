@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from zephon._native import packing
-from zephon.cursor import Behind, CursorLater, LaneCursor, Tokens
+from zephon.cursor import Behind, CursorLater, LaneCursor, Tokens, cursor_of
 from zephon.ops.documents import DocumentStream, Parts
 from zephon.ops.pack_options import WINDOW_DOCUMENTS, WINDOW_ROWS, PackOptions
 from zephon.ops.row_source import Dealt, RowSource, Windows, check_window
@@ -60,8 +60,7 @@ class WrapPacker(RowSource):
 
     def cursor(self) -> LaneCursor:
         """The next document, and how much of it was taken."""
-        behind = self.behind()
-        return behind if isinstance(behind, LaneCursor) else behind.cursor()
+        return cursor_of(self.behind())
 
     def behind(self) -> Behind:
         """The rows that are cut, and how many of them were taken."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import overload
 
-from zephon.cursor import Behind, LaneCursor
+from zephon.cursor import Behind, LaneCursor, cursor_of
 
 _BLOCK = 128
 """Cursors that are copied to change one of many."""
@@ -31,7 +31,7 @@ class Cursors(Sequence[LaneCursor]):
         return self._size
 
     def __iter__(self) -> Iterator[LaneCursor]:
-        return map(_made, chain.from_iterable(self._blocks))
+        return map(cursor_of, chain.from_iterable(self._blocks))
 
     @overload
     def __getitem__(self, index: int) -> LaneCursor: ...
@@ -41,7 +41,7 @@ class Cursors(Sequence[LaneCursor]):
         if isinstance(index, slice):
             return tuple(self)[index]
         index = range(self._size)[index]
-        return _made(self._blocks[index // _BLOCK][index % _BLOCK])
+        return cursor_of(self._blocks[index // _BLOCK][index % _BLOCK])
 
     def __eq__(self, other: object) -> bool:
         return tuple(self) == tuple(other) if isinstance(other, Sequence) else NotImplemented
@@ -64,10 +64,6 @@ class Cursors(Sequence[LaneCursor]):
         block = (*old[:inside], cursor, *old[inside + 1 :])
         made._blocks = (*self._blocks[:number], block, *self._blocks[number + 1 :])
         return made
-
-
-def _made(cursor: Behind) -> LaneCursor:
-    return cursor if isinstance(cursor, LaneCursor) else cursor.cursor()
 
 
 @dataclass(frozen=True, slots=True)

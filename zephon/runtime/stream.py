@@ -153,7 +153,7 @@ class Stream:
         if self._pays_to_run_ahead():
             self._executor = open_executor(self._plan.lane)
         self._run = _Run(self._plan, self._position, self._executor)
-        if not (self._pays_to_run_ahead() and self._plan.lane.ahead):
+        if self._executor is None:
             return self._run.batches()
         self._plan.lane.reader.mark = self._stop.heed
         ahead = Lookahead(self._run.batches(), BATCHES_AHEAD)
